@@ -147,7 +147,7 @@ def test_small_numbers_of_rows_of_a_class_in_a_group_are_pointed_out(make_place:
     place, (X, y) = make_place(), draw(120, 9)
     sites = np.where((y == 1) & (np.cumsum(y) <= 4), "north", np.where(y == 1, "south", "north"))
     path = write_rows(tmp_path / "test.csv", X, y, site=sites.tolist())
-    said = "under 10 and may point at single people: share this page only with those who may know them."
+    said = "A class has fewer than 10 rows here, which may point at single people: share this page only with"
     assert said in text_of(Subject(place.outcome, place.folder, tested=assess(place.outcome, path, ["site"])))
     assert said not in text_of(Subject(place.outcome, place.folder, tested=assess(place.outcome, path)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -43,6 +44,7 @@ def quality(subject: Subject) -> Section:
         "bootstrap intervals: they show the chance in drawing these rows, not in training the model.",
         _metrics(tested.metrics, f"Metrics on {plural(tested.rows, 'row')}"),
         _comparison(subject, tested),
+        *_small_classes([tested.metrics]),
     ]
     drawn = curves(tested.metrics.target, tested.probabilities, tested.y)
     blocks += [*classes(tested.metrics), *plots(drawn, tested.metrics), *confusion(tested.metrics)]
@@ -169,10 +171,7 @@ def _groups(tested: Tested, column: str, cells: Array, room: int) -> tuple[Secti
     if first in by.whole.intervals and by.ranked:
         blocks.append(Figure(figures.groups(by, first), "Each value with its 95 % interval; dotted: all rows."))
     details, room = _details(tested, by, group(cells)[1], room)
-    if _has_small_counts(by):
-        text = f"Some numbers of rows below are under {FEW_ROWS} and may point at single people:"
-        blocks.append(Notice(f"{text} share this page only with those who may know them.", "warning"))
-    blocks += details
+    blocks += [*([] if few else _small_classes(each.metrics for each in by.groups)), *details]
     if len(details) < sum(not each.small for each in by.groups):
         text = f"Curves and classes are shown for {plural(len(details), 'value')} only, to keep this page small."
         blocks.append(f"{text} For others, name fewer columns with --by, or use oneballot evaluate --by.")
@@ -200,13 +199,12 @@ def _details(tested: Tested, by: Groups, which: Array, room: int) -> tuple[list[
     return found, room
 
 
-def _has_small_counts(by: Groups) -> bool:
-    """Whether the tables of the groups state exact numbers of rows from 1 to 9."""
-    if any(each.small for each in by.groups):
-        return False
-    counts = [each.metrics.confusion for each in by.groups if each.metrics.confusion is not None]
-    counts += [np.array([one["support"] for one in each.metrics.by_class]) for each in by.groups]
-    return any(((each > 0) & (each < FEW_ROWS)).any() for each in counts)
+def _small_classes(stated: Iterable[Metrics]) -> list[Block]:
+    """A warning if tables state that a class has 1 to 9 rows."""
+    if not any(0 < each["support"] < FEW_ROWS for metrics in stated for each in metrics.by_class):
+        return []
+    text = f"A class has fewer than {FEW_ROWS} rows here, which may point at single people"
+    return [Notice(f"{text}: share this page only with those who may know that.", "warning")]
 
 
 def _group_row(name: str, metrics: Metrics | None, rows: str, target: Target) -> list[str]:
