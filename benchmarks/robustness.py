@@ -6,8 +6,9 @@ python benchmarks/robustness.py [--full] [--seeds 0 1 2] [--data digits adult] [
 digits and Adult with 10 parties and one liar; --full adds MNIST, cod-rna, 20 parties, and 20 and 30 % of liars.
 `liars.py` has the attacks. Each cell: at most 1,000 public rows (digits: 350), 1,500 test rows (450), and at most 5,000
 others divided among the parties. Costs are in points of accuracy, against the same honest parties without the liars.
-"recall" is the smallest share of its recall that a class keeps when liars spend everything on it. With --lines,
-finished cells are kept in a file and not repeated.
+"recall" is the smallest share of its recall that a class keeps when liars spend everything on it. The second table says
+how often a liar comes first in the leave-one-out line, in attacks that cost more than 5 points and in all. With
+--lines, finished cells are kept in a file and not repeated.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import oneballot as ob
 from liars import lie
 from oneballot.errors import OneBallotError
 from oneballot.party.cast import cast_together
+from oneballot.server.outcome import Outcome
 from oneballot.server.tally import tally
 from oneballot.simulation import divide
 from oneballot.types import Array, Ballot, Data
@@ -46,6 +48,8 @@ METHODS: dict[str, dict[str, Any]] = {
 ATTACKS = ("shift", "one", "random", "poison")
 SPLITS = ("dirichlet:0.5", "dirichlet:0.1")
 INFLUENCES = ("claimed", "bounded")
+COSTLY = 5.0
+"""An attack that costs more points should put the liar first in the leave-one-out line."""
 Cell = tuple[str, str, int, str, float, int]
 """Data, method, parties, split, share of liars, seed."""
 
@@ -89,9 +93,22 @@ class Trial:
         self.known = Data(np.concatenate([X[public], rows]), np.concatenate([y[public], labels]))
         self.ballots = {name: cast_together(election, self.held) for name, election in self.elections.items()}
 
-    def predict(self, influence: str, ballots: Sequence[Ballot]) -> Array:
-        """The predictions of a tally of these ballots for the test rows."""
-        return tally(self.elections[influence], ballots).probabilities(self.X_test).argmax(axis=1)
+    def tally(self, influence: str, ballots: Sequence[Ballot]) -> tuple[Array, Outcome]:
+        """A tally of these ballots: its predictions for the test rows, and the outcome."""
+        outcome = tally(self.elections[influence], ballots)
+        return outcome.probabilities(self.X_test).argmax(axis=1), outcome
+
+    def traced(self, outcome: Outcome) -> dict[str, bool | float] | None:
+        """Whether a liar is first in the leave-one-out line and flagged, and the honest share that is flagged."""
+        found = outcome.influence
+        if found is None or not found.parties:
+            return None
+        honest = [bool(one.flagged) for one in found.parties if one.party not in self.liars]
+        return {
+            "first": found.parties[0].party in self.liars,
+            "flagged": any(one.party in self.liars for one in found.flagged),
+            "blamed": float(np.mean(honest)),
+        }
 
     def attack(self, influence: str, name: str) -> list[Ballot]:
         """The ballots of the honest parties, and those of the liars."""
@@ -115,20 +132,27 @@ def run(cell: Cell, influences: Sequence[str] = INFLUENCES) -> dict[str, Any]:
     start, trial = time.perf_counter(), Trial(cell)
     result: dict[str, Any] = {"cell": cell}
     for influence in influences:
-        result[influence, "all"] = trial.accuracy(trial.predict(influence, trial.ballots[influence]))
-        without = trial.predict(influence, trial.honest(influence))
+        predicted, outcome = trial.tally(influence, trial.ballots[influence])
+        result[influence, "all"] = trial.accuracy(predicted)
+        without, outcome = trial.tally(influence, trial.honest(influence))
         result[influence, "honest"] = trial.accuracy(without)
-        for name in ATTACKS:
+        lines, kept, honest = [{"cost": None, "traced": trial.traced(outcome)}], [], trial.recalls(without)
+        targets = [f"target {c}" for c in np.flatnonzero(honest > 0.2)]
+        for name in (*ATTACKS, *targets):
             try:
-                result[influence, name] = trial.accuracy(trial.predict(influence, trial.attack(influence, name)))
+                predicted, outcome = trial.tally(influence, trial.attack(influence, name))
             except OneBallotError as error:
                 result[influence, name] = f"failed: {error}"
-        honest = trial.recalls(without)
-        kept = []
-        for c in np.flatnonzero(honest > 0.2):
-            recall = trial.recalls(trial.predict(influence, trial.attack(influence, f"target {c}")))[c]
-            kept.append(100 * min(1.0, float(recall / honest[c])))
+                continue
+            accuracy = trial.accuracy(predicted)
+            lines.append({"cost": result[influence, "honest"] - accuracy, "traced": trial.traced(outcome)})
+            if name in ATTACKS:
+                result[influence, name] = accuracy
+            else:
+                c = int(name.split()[1])
+                kept.append(100 * min(1.0, float(trial.recalls(predicted)[c] / honest[c])))
         result[influence, "recall"] = min(kept, default=100.0)
+        result[influence, "lines"] = lines
     plain = {"/".join(key) if isinstance(key, tuple) else key: value for key, value in result.items()}
     return plain | {"seconds": time.perf_counter() - start}
 
@@ -157,6 +181,29 @@ def print_tables(lines: Sequence[dict[str, Any]]) -> None:
             shown = " | ".join(f"{cost:.1f}" for cost in costs)
             where = f"{name} | {parties} | {split.removeprefix('dirichlet:')} | {share:.0%} | {method} | {influence}"
             print(f"| {where} | {mean['all']:.1f} | {shown} | {mean['recall']:.0f} |")
+
+
+def print_firsts(lines: Sequence[dict[str, Any]]) -> None:
+    """How often the leave-one-out line names a liar first, for each method and influence."""
+    groups = defaultdict(list)
+    for line in lines:
+        for influence in INFLUENCES:
+            found = [one for one in line.get(f"{influence}/lines", []) if one["traced"]]
+            for group in ((line["cell"][1], influence), ("all", influence), ("all", "both")):
+                groups[group] += found
+    head = f"method | influence | attacks over {COSTLY:g} points | liar first | flagged | all attacks | first | flagged"
+    print(f"\n| {head} | honest flagged without liar |\n|{'---|' * 9}")
+    for (method, influence), found in sorted(groups.items()):
+        attacks = [one for one in found if one["cost"] is not None]
+        costly = [one for one in attacks if one["cost"] > COSTLY]
+        if found:
+            shown = [f"{len(some)} | {_share(some, 'first')} | {_share(some, 'flagged')}" for some in (costly, attacks)]
+            alone = _share([one for one in found if one["cost"] is None], "blamed")
+            print(f"| {method} | {influence} | {' | '.join(shown)} | {alone} |")
+
+
+def _share(lines: Sequence[dict[str, Any]], what: str) -> str:
+    return f"{100 * np.mean([one['traced'][what] for one in lines]):.1f} %" if lines else "–"
 
 
 def _mean(values: Sequence[Any]) -> float:
@@ -198,6 +245,7 @@ def main() -> None:
             waiting.add(pool.submit(run, cell, options.influences))
     pool.shutdown()
     print_tables(lines)
+    print_firsts(lines)
     print(f"\n{len(lines)} cells, {time.perf_counter() - start:.0f} s")
 
 

@@ -140,6 +140,43 @@ def test_a_party_that_decides_alone_against_all_others_is_flagged() -> None:
     assert measure(quiet).flagged == ()
 
 
+def test_a_liar_that_outvotes_all_others_is_first_and_they_are_not_blamed() -> None:
+    """Party p5 decides every row, so the others contradict the outcome, and what all others but one say together."""
+    said = np.zeros((6, 20), dtype=int)
+    said[2, :3] = 1  # nobody is perfect
+    one_hot = np.eye(3)[said]
+    one_hot[5] = np.eye(3)[2]
+    weights = np.ones((6, 20))
+    weights[5] = 1000
+    opinions = replace(
+        votes(said.tolist(), classes=3),
+        votes=one_hot,
+        weights=weights,
+        combine=lambda some: np.einsum("pr,prc->rc", weights[some], one_hot[some]),
+    )
+    found = measure(opinions)
+    assert found.parties[0].party == "p5"
+    assert found.parties[0].agreement == 1
+    assert {one.agreement for one in found.parties[1:]} == {0}
+    assert [one.party for one in found.flagged] == ["p5"]
+
+
+def test_a_liar_that_the_tally_hardly_counts_is_first() -> None:
+    said = np.tile(np.arange(20) % 3, (6, 1))
+    said[1, :4] = 0
+    said[4] = (said[4] + 1) % 3
+    quiet = votes(said.tolist(), classes=3)
+    weights = np.ones((6, 20))
+    weights[4] = 0.02
+    opinions = replace(
+        quiet, weights=weights, combine=lambda some: np.einsum("pr,prc->rc", weights[some], quiet.votes[some])
+    )
+    found = measure(opinions)
+    assert found.parties[0].party == "p4"
+    assert found.parties[0].changed == 0
+    assert found.parties[0].flagged == "contradicts the outcome"
+
+
 def test_a_party_that_claims_more_than_it_declares_is_flagged() -> None:
     quiet = votes([[0] * 20] * 6)
     weights = np.ones((6, 20))

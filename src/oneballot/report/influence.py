@@ -14,7 +14,7 @@ FEW_PARTIES, SHOWN = 10, 5
 
 
 def influence_table(found: Influence, most: int) -> tuple[str, list[str], list[list[str]]]:
-    """Title, header and rows of at most so many parties, the most harmful first."""
+    """Title, header and rows of at most so many parties, the most suspicious first."""
     header = ["party", "labels changed", "agrees", "share claimed", "declared", "stands out"]
     return f"Without each party, on {plural(found.rows, 'row')}", header, [_cells(one) for one in found.parties[:most]]
 
