@@ -83,6 +83,15 @@ def test_two_organisations_run_an_election(agreed: Path, clinic: Path) -> None:
     assert "not both together" in page.read_text("utf-8")
 
 
+def test_another_election_over_the_same_rows_is_said_to_cost_when_it_is_opened(agreed: Path) -> None:
+    shown = " ".join(run("election", "set", agreed, "privacy.max_silos_per_person=2").output.split())
+    assert "Casting again is free, but every opening draws new noise, and costs of both elections add up." in shown
+    assert "At L2 casting again" not in shown
+    checked = run("check", agreed).output
+    assert "for people with rows at up to 2 parties" in checked
+    assert "in all:" not in checked  # the epsilon of one opening is about all parties of a person
+
+
 def test_a_receipt_shows_that_a_ballot_was_counted(agreed: Path, clinic: Path) -> None:
     cast(agreed, "a", "b", "c")
     run("combine", *exchange(agreed), "--out", clinic / "outcome", "--publish", clinic / "published")

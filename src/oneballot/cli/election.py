@@ -94,5 +94,7 @@ def show_edited(edited: Edited, as_json: bool) -> None:
         return
     was = f" (before: {edited.before})" if edited.before else ""
     again = " At L2 casting again draws new noise on the same rows, and costs add up." * (edited.after.level == "L2")
+    if edited.after.tallies is not None and again:
+        again = " Casting again is free, but every opening draws new noise, and costs of both elections add up."
     print(f"The election has a new digest: {digest}{was}")
     print(f"WARNING: ballots cast under the old digest no longer count. Give every party the new file.{again}")
