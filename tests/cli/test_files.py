@@ -228,6 +228,8 @@ def test_a_label_of_many_values_is_refused(hospital: Path) -> None:
     error = run("new", "e.toml", "--public", "public.csv", "--label", "crp", status=1).stderr
     assert "the label 'crp' has 1" in error
     assert "more than 50 classes. Numbers as labels are not supported yet" in error
+    error = run("new", "e.toml", "--public", "public.csv", "--label", "note", status=1).stderr
+    assert "more than 50 classes. Is it the right column? Group them into classes" in error
     assert not Path("e.toml").exists()
 
 

@@ -130,10 +130,11 @@ def draft(
 def _as_classes(table: Table, label: str) -> tuple[Class, ...]:
     labels = sorted_labels(table[label])
     if len(labels) > MAX_CLASSES:
+        numbers = all(re.fullmatch(r"[-+]?\d+([.,]\d+)?(e[-+]?\d+)?", str(each), re.IGNORECASE) for each in labels)
+        what = "Numbers as labels are not supported yet: group" if numbers else "Is it the right column? Group"
         raise DataError(
             f"{table.source}: the label {label!r} has {len(labels):,} different values ({labels[0]}, {labels[1]}, …), "
-            f"more than {MAX_CLASSES} classes. Numbers as labels are not supported yet: group them into classes, or "
-            "list the classes with --classes a,b,c"
+            f"more than {MAX_CLASSES} classes. {what} them into classes, or list the classes with --classes a,b,c"
         )
     return tuple(labels)
 
