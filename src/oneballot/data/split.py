@@ -47,7 +47,7 @@ def parse(text: str) -> SplitSpec:
             if not (number.isdecimal() and int(number) > 0):
                 raise DataError(f"split {text!r}: the number of shards per party must be 1 or more, such as shards:2")
             return SplitSpec("shards", shards=int(number))
-    raise DataError(f"unknown split {text!r}; available: {', '.join(SPLITS)}")
+    raise DataError(f"unknown split {text!r}; available: {', '.join(SPLITS)} (for a file column:NAME)")
 
 
 def split(y: Array, parties: int | None, how: str, seed: int, values: Array | None = None) -> list[Array]:

@@ -55,11 +55,9 @@ def group(values: Array, most: int = MOST_GROUPS, column: str = "") -> tuple[lis
     text = np.array([as_text(v) for v in values.tolist()], dtype=object)
     missing = np.array([t.lower() in MISSING for t in text], dtype=bool)
     distinct, known = set(text[~missing].tolist()), int((~missing).sum())
-    many = len(distinct) > FEW_VALUES
-    numbers = _numbers(text[~missing]) if many else None
-    dates = _dates(text[~missing]) if many and numbers is None else None
-    if numbers is not None or dates is not None:
-        names, inside = _quantiles(numbers) if dates is None else _quantiles_of_dates(dates)
+    ranges = _ranges(text[~missing]) if len(distinct) > FEW_VALUES else None
+    if ranges is not None:
+        names, inside = ranges
         which = np.full(len(text), len(names))
         which[~missing] = inside
     elif len(distinct) > max(FEW_VALUES, UNIQUE * known):
@@ -73,6 +71,13 @@ def group(values: Array, most: int = MOST_GROUPS, column: str = "") -> tuple[lis
         which[missing] = len(names)
         names = [*names, MISSING_NAME]
     return names, which
+
+
+def _ranges(text: Array) -> tuple[list[str], Array] | None:
+    """The groups of a column of numbers or of dates; None for other text."""
+    if (numbers := _numbers(text)) is not None:
+        return _quantiles(numbers)
+    return None if (days := _dates(text)) is None else _quantiles_of_dates(days)
 
 
 def _numbers(text: Array) -> Array | None:
