@@ -41,6 +41,8 @@ MOST_WORK, FEWEST_ROWS = 10**9, 1000
 """Parties × peers × rows that are compared; with more, fewer rows, but not fewer than these."""
 PARTS = 256
 """Claims are rounded to this part of their mean, so that sums are exact in any order."""
+COARSE = 16
+"""Where claims are squared, they are divided by this, so that sums stay exact."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,8 @@ def compare(claims: Array, labels: Array, classes: int) -> tuple[Array, Array]:
         share = own.sum(axis=1) / whole
         chance += (own @ claims[peers].T) * share[peers] + (claims @ own[peers].T) * share[:, None]
     same, chance = same / np.maximum(overlap, 1), chance / np.maximum(2 * overlap, 1)
-    coarse = (claims // 16) ** 2
-    resting = overlap**2 / 65536 >= LEAST_ROWS * (coarse @ coarse[peers].T)
+    coarse = (claims // COARSE) ** 2
+    resting = overlap**2 / COARSE**4 >= LEAST_ROWS * (coarse @ coarse[peers].T)
     compared = resting & (overlap * rows >= LEAST_OVERLAP * whole[:, None] * whole[peers]) & (chance <= MOST_CHANCE)
     compared[peers, np.arange(len(peers))] = False
     return np.where(compared, (same - chance) / np.maximum(1 - chance, 1 - MOST_CHANCE), 0), compared
