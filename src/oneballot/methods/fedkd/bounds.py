@@ -5,7 +5,8 @@
   not decide where it ends.
 - Its logits of a class count by how well they agree with those of the others (`trust`). A class of which the others
   have few rows is believed, because nothing distinguishes a liar from a party that alone knows it.
-- Where nobody agrees with anybody, a party counts for at most the median of the declared rows.
+- Where nobody agrees with anybody about a class that several have, each counts for at most the median of the declared
+  rows.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def bound(logits: Sequence[Array], seen: Array, exclusive: bool) -> tuple[Array,
     shares = [most / np.maximum(declared, 1) for most in (bounded_rows(declared), np.median(declared))]
     most, least = (seen * np.minimum(share, 1)[:, None] for share in shares)
     trusted = most * trust(clipped, seen, exclusive)
-    return clipped, np.where(trusted.sum(axis=0) > 0, trusted, least)
+    nobody = ~trusted.any(axis=0) & (np.count_nonzero(seen, axis=0) > 1)
+    return clipped, np.where(nobody, least, trusted)
 
 
 def trust(logits: Array, seen: Array, exclusive: bool) -> Array:
@@ -46,7 +48,7 @@ def trust(logits: Array, seen: Array, exclusive: bool) -> Array:
     so that one that contradicts them has no say.
 
     A party with a single class says the same about every row. It counts like the mean of those that can be compared,
-    but for little where one of them agrees well, because a constant could only move the balance of the classes there.
+    divided by (1 + their sum)²: for little where several agree well, because there it could only move the balance.
     """
     absent, has = (seen == 0)[:, None], seen > 0
     columns = softmax(np.where(absent, -1e9, logits), axis=2) if exclusive else expit(logits)
@@ -55,17 +57,17 @@ def trust(logits: Array, seen: Array, exclusive: bool) -> Array:
     varies = lengths > VARIES * np.sqrt(columns.shape[1])
     columns *= np.where(varies, 1 / np.where(varies, lengths, 1), 0)[:, None]
     confirmed = _confirmed(columns)
-    total, agreed = np.einsum("krc,kc->rc", columns, confirmed), np.zeros(seen.shape)
+    everybody, agreed = np.einsum("krc,kc->rc", columns, confirmed), np.zeros(seen.shape)
     for k, column in enumerate(columns):
-        others = total - column * confirmed[k]
+        others = everybody - column * confirmed[k]
         lengths = np.maximum(np.sqrt((others**2).sum(axis=0)), 1e-9)
         agreed[k] = np.maximum((column * others).sum(axis=0) / lengths, 0) ** POWER
     known = seen.sum(axis=0) - seen >= KNOWN_ROWS
     single = has & ~varies & (np.count_nonzero(has, axis=1) == 1)[:, None]
     found = np.where(known, agreed, varies) * has
-    mean = found.sum(axis=0) / np.maximum((has & ~single).sum(axis=0), 1)
-    doubt = (1 - found.max(axis=0)) ** 2
-    return np.asarray(np.where(single, np.where(known, mean * doubt, 1), found), dtype=np.float64)
+    total = found.sum(axis=0)
+    constant = total / np.maximum((has & ~single).sum(axis=0), 1) / (1 + total) ** 2
+    return np.asarray(np.where(single, np.where(known, constant, 1), found), dtype=np.float64)
 
 
 def _confirmed(columns: Array) -> Array:

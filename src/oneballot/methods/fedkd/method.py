@@ -184,9 +184,11 @@ class FedKD(Settings):
         seen = np.array([self._read_weight(ballot, ctx) for ballot in ballots])
         clipped, weights = bound(logits, seen, ctx.target.exclusive)
         counted = weights.sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
-        for name, share in zip(names, counted, strict=True):
+        for name, share, rows in zip(names, counted, seen, strict=True):
             if share < DISAGREES * np.median(counted):
-                ctx.warn(f"{name} counts for {share:.1%} of the rows it declares: its logits differ from the others'")
+                single = ctx.target.exclusive and np.count_nonzero(rows) == 1
+                why = "its rows are of one class" if single else "its logits differ from the others'"
+                ctx.warn(f"{name} counts for {share:.1%} of the rows it declares: {why}")
         weight = weights.sum(axis=0)
         return np.einsum("krc,kc->rc", clipped, weights) / np.where(weight > 0, weight, 1), weight
 
