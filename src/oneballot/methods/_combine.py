@@ -25,7 +25,7 @@ MOST_SHARE = 2.5
 """How many times an equal share of a row's votes a party may have."""
 LEAST_CLAIMED = 0.6
 """The cap gives way where the capped votes of a row are less than this part of an average row's."""
-GIVES_WAY = ([0.5, 0.8], [0.0, 1.0])
+GIVES_WAY = ([0.4, 0.6], [0.0, 1.0])
 """How far the cap gives way for a party, by its agreement with its peers over that of the median party."""
 BLOCK = 1 << 21
 """How many weights are capped at once."""
