@@ -80,7 +80,9 @@ def test_every_row_that_any_decoder_makes_is_a_valid_encoded_row(encoded: np.nda
     made = layout.rows(rng.normal(0, 3, (500, layout.sizes.total)), knots, np.full(len(layout.numbers), 2.0), rng)
     assert made.dtype == encoded.dtype
     assert made.shape[1:] == encoded.shape[1:]
-    age, dose, missing, seen, sex, ward, insurer, note, scan = np.split(made, np.cumsum([1, 1, 1, 1, 2, 3, 2, 8]), axis=1)
+    age, dose, missing, seen, sex, ward, insurer, note, scan = np.split(
+        made, np.cumsum([1, 1, 1, 1, 2, 3, 2, 8]), axis=1
+    )
     for number in (age, dose, seen):
         assert number.min() >= 0
         assert number.max() <= 1

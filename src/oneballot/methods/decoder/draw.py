@@ -16,6 +16,9 @@ MOST_ROWS_MADE = 60_000
 MOST_VALUES = 2**28
 """No more rows are made than have so many values, which take 1 GiB as floats."""
 
+BLOCK = 2048
+"""Rows that a decoder makes at once."""
+
 
 def rows_to_make(seen: Array, features: int, rows: int | None, *, bounded: bool) -> Array:
     """How many rows each decoder makes of each class `(parties, classes)`: in proportion to the rows that the parties
@@ -52,14 +55,17 @@ def draw_rows(
     decoders: Mapping[str, DecoderWeights], numbers: Array, layout: Layout, seeds: Sequence[int]
 ) -> tuple[Array, Array]:
     """Rows and their class numbers. numbers `(parties, classes)`: how many each decoder makes of each class."""
-    made, labels = [], []
-    each = list(zip(decoders.values(), numbers, seeds, strict=True))
-    for decoder, wanted, seed in track("making rows", each, len(each)):
+    labels = [np.repeat(np.arange(len(wanted)), wanted) for wanted in numbers]
+    made, number = np.empty((int(numbers.sum()), *layout.shape), dtype=layout.dtype), 0
+    each = zip(decoders.values(), labels, seeds, strict=True)
+    for decoder, y, seed in track("making rows", each, len(labels)):
         rng = np.random.default_rng(seed)
-        classes = np.repeat(np.arange(len(wanted)), wanted)
-        made.append(layout.rows(decode(decoder, classes, len(wanted), rng), decoder.knots, decoder.spread, rng))
-        labels.append(classes)
-    return np.concatenate(made), np.concatenate(labels)
+        for begin in range(0, len(y), BLOCK):
+            some = y[begin : begin + BLOCK]
+            outputs = decode(decoder, some, numbers.shape[1], rng)
+            made[number : number + len(some)] = layout.rows(outputs, decoder.knots, decoder.spread, rng)
+            number += len(some)
+    return made, np.concatenate(labels)
 
 
 def decode(decoder: DecoderWeights, y: Array, classes: int, rng: np.random.Generator) -> Array:

@@ -42,7 +42,13 @@ class Decoder(DecoderSettings):
         made = layout.outputs(flat, knots, ctx.seed("ranks"))
         seed = ctx.seed("decoder")
         trained: Trained = yield TrainWork(made, data.y, len(ctx.classes), layout.sizes, self.recipe, seed)
-        return {"seen": class_counts, "model": DecoderWeights(*trained, knots).dump(self.weights)}
+        with np.errstate(all="ignore"):
+            model = DecoderWeights(*trained, knots).dump(self.weights)
+        try:
+            DecoderWeights.read(model, self.expected(ctx))
+        except Spoiled as error:  # the training diverged
+            raise Abstain(f"{error}; lower the election's learning_rate") from None
+        return {"seen": class_counts, "model": model}
 
     def count(self, ballot: Ballot, ctx: TallyContext) -> Count:
         if not read_class_counts(ballot, ctx).any():

@@ -31,6 +31,7 @@ class DecoderSettings(Method):
     """latent: the numbers that a decoder makes a row of. hidden: the width of its hidden layer.
 
     steps, batch, learning_rate: of a party's training by Adam, whose learning rate falls to 0 along a cosine.
+    divergence: the weight of the Kullback–Leibler term (β in a β-VAE); smaller makes sharper rows.
     weights: how a decoder's weights travel. rows: how many rows the tally makes; by default as many as the parties'
     rows that count, up to `MOST_ROWS_MADE`.
     influence: "bounded": a party's rows count up to twice those of the party in which the median row lies;
@@ -55,9 +56,9 @@ class DecoderSettings(Method):
     latent: Annotated[int, Field(ge=1, le=MOST_LATENT)] = 16
     hidden: Annotated[int, Field(ge=1, le=MOST_HIDDEN)] = 400
     steps: PositiveInt = 2000
-    batch: PositiveInt = 128
-    learning_rate: Annotated[float, Field(gt=0, le=1)] = 2e-3
-    divergence: Annotated[float, Field(ge=0, le=100)] = 1.0
+    batch: PositiveInt = 64
+    learning_rate: Annotated[float, Field(gt=0, le=1)] = 4e-3
+    divergence: Annotated[float, Field(ge=0, le=100)] = 0.5
     weights: Weights = "int8"
     rows: PositiveInt | None = None
     influence: Literal["bounded", "claimed"] = "bounded"

@@ -35,6 +35,7 @@ WAVE_BYTES = 4 << 30
 """The weights, gradients and rows of a wave on a GPU."""
 BLOCK = 1024
 """Rows that are described at once."""
+LEAST_VARIANCE = 1e-6
 NARROWEST, WIDEST = math.log(0.02), math.log(3.0)
 """Bounds of the logarithm of a spread."""
 
@@ -107,7 +108,7 @@ def train_wave(works: Sequence[TrainWork], device: torch.device) -> Generator[in
     batches = [_batches(len(work.y), recipe.steps, recipe.batch, work.seed) for work in works]
     model = _Model(first, generators, device)
     optimizer = torch.optim.Adam(model.parameters, lr=recipe.learning_rate, fused=device.type == "cpu")
-    reports = np.linspace(0, recipe.steps, REPORTED + 1).astype(int)[1:].tolist()
+    reports = [-(-recipe.steps * i // REPORTED) for i in range(1, REPORTED + 1)]
     for step in range(recipe.steps):
         for group in optimizer.param_groups:
             group["lr"] = recipe.learning_rate * (1 + math.cos(math.pi * step / recipe.steps)) / 2
@@ -185,7 +186,7 @@ class _Model:
         spreads = self.spread.detach().clamp(NARROWEST, WIDEST).exp().cpu().numpy()[:, 0]
         found = []
         for i, numbers in enumerate(y):
-            centres, shapes = _fit_classes(*self._describe(i, rows[i], labels[i]), numbers, labels[i].shape[1])
+            centres, shapes = fit_classes(*self._describe(i, rows[i], labels[i]), numbers, labels[i].shape[1])
             found.append(Trained(*arrays(self.hidden, i), *arrays(self.made, i), centres, shapes, spreads[i]))
         return found
 
@@ -199,15 +200,17 @@ class _Model:
         return tuple(torch.cat(each, 1)[0].double().cpu().numpy() for each in (means, variances))  # type: ignore[return-value]
 
 
-def _fit_classes(means: Array, variances: Array, y: Array, classes: int) -> tuple[Array, Array]:
+def fit_classes(means: Array, variances: Array, y: Array, classes: int) -> tuple[Array, Array]:
     """For each class the mean of its rows' distributions `(classes, latent)`, and a triangular matrix with the root of
     their covariance `(classes, latent, latent)`; zeros for classes without rows."""
     latent = means.shape[1]
     centres, shapes = np.zeros((classes, latent), np.float32), np.zeros((classes, latent, latent), np.float32)
     for c in np.unique(y):
         own = means[y == c]
-        covariance = np.diag(np.exp(variances[y == c]).mean(axis=0)) + np.cov(own.T, bias=True).reshape(latent, latent)
-        centres[c], shapes[c] = own.mean(axis=0), np.linalg.cholesky(covariance)
+        covariance = np.diag(np.exp(variances[y == c]).mean(axis=0) + LEAST_VARIANCE)
+        covariance += np.cov(own.T, bias=True).reshape(latent, latent)
+        finite = np.isfinite(covariance).all()  # otherwise the training diverged
+        centres[c], shapes[c] = own.mean(axis=0), np.linalg.cholesky(covariance) if finite else np.nan
     return centres, shapes
 
 
