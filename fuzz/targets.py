@@ -59,6 +59,7 @@ METHODS: dict[str, tuple[Any, Any]] = {
     "fedkt-models": (ob.FedKT(ballot="models"), ob.Kernel()),
     "fedkd": (ob.FedKD(), MLP),
     "ensemble": (ob.Ensemble(), ob.Kernel()),
+    "decoder": (ob.Decoder(steps=2, hidden=3, latent=2), TREE),
     "dense": (ob.Dense(epochs=1, generator_steps=1, batch=4), MLP),
     "dosfl": (DISTILLED, MLP),
     "analytic": (ob.Analytic(), None),
@@ -121,6 +122,8 @@ def _models() -> dict[str, list[bytes]]:
     for method in ("analytic", "ensemble"):
         election = _election(method)
         blobs.append(ob.tally(election, [ob.cast(election, X, Y, party="a")]).model.dump())
+    cast = ob.cast(_election("decoder"), X, Y, party="a")
+    blobs += [content for content in cast.contents.values() if isinstance(content, Blob)]
     by_format: dict[str, list[bytes]] = {}
     for blob in blobs:
         by_format.setdefault(blob.format, []).append(blob.data)
@@ -132,7 +135,7 @@ def _check(name: str) -> Target:
 
     def call(data: bytes) -> None:
         form.check(data, classes=CLASSES, features=FEATURES)
-        if form.inert:  # the server loads these in its own process
+        if form.inert and name != "decoder":  # the server loads these in its own process; decoders do not predict
             with np.errstate(all="ignore"):
                 form.load(data, classes=CLASSES).predict_proba(PUBLIC)
 

@@ -12,9 +12,9 @@ import oneballot as ob
 
 def test_the_public_names_are_pinned() -> None:
     assert ob.__all__ == [
-        "DOSFL", "L1", "L2", "Abstain", "Analytic", "Ballot", "Blob", "Data", "Dense", "Election", "Ensemble", "FedKD",
-        "FedKT", "Folder", "Kernel", "LightGBM", "Neighbours", "OneBallotError", "OneBallotWarning", "Outcome",
-        "Schema", "Sklearn", "Task", "Torch", "XGBoost",
+        "DOSFL", "L1", "L2", "Abstain", "Analytic", "Ballot", "Blob", "Data", "Decoder", "Dense", "Election",
+        "Ensemble", "FedKD", "FedKT", "Folder", "Kernel", "LightGBM", "Neighbours", "OneBallotError",
+        "OneBallotWarning", "Outcome", "Schema", "Sklearn", "Task", "Torch", "XGBoost",
         "appraise", "box_at", "cast", "compare", "export", "learn_encoder", "read_vectors", "simulate", "spread",
         "tally", "withdraw",
     ]  # fmt: skip

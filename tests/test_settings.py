@@ -9,7 +9,7 @@ import oneballot as ob
 from oneballot.errors import ElectionError
 from oneballot.privacy.settings import PrivacySettings
 
-METHODS = (ob.FedKT, ob.FedKD, ob.DOSFL, ob.Dense, ob.Ensemble, ob.Analytic)
+METHODS = (ob.FedKT, ob.FedKD, ob.DOSFL, ob.Decoder, ob.Dense, ob.Ensemble, ob.Analytic)
 LEARNERS = (ob.Kernel, ob.LightGBM, ob.Sklearn, ob.Torch, ob.XGBoost)
 
 

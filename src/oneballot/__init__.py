@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .learners.xgboost import XGBoost
     from .methods._learn_encoder import learn_encoder
     from .methods.analytic.method import Analytic
+    from .methods.decoder.method import Decoder
     from .methods.dense import Dense
     from .methods.dosfl.method import DOSFL
     from .methods.ensemble.method import Ensemble
@@ -44,6 +45,7 @@ _WHERE = {
     "Blob": "types",
     "DOSFL": "methods.dosfl.method",
     "Data": "types",
+    "Decoder": "methods.decoder.method",
     "Dense": "methods.dense",
     "Election": "election.election",
     "FedKD": "methods.fedkd.method",
@@ -85,6 +87,7 @@ __all__ = [
     "Ballot",
     "Blob",
     "Data",
+    "Decoder",
     "Dense",
     "Election",
     "Ensemble",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .types import Array, Blob, Data
+from .types import Array, Blob, Data, RowPart
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import nn
 
     from .election.targets import Target
@@ -39,6 +40,14 @@ class Agreement(Protocol):
     @property
     def shared(self) -> bool:
         """Whether ballots are shared between two servers, which add the noise to the total."""
+
+    @property
+    def row_parts(self) -> Sequence[RowPart]:
+        """What the columns of the schema are in an encoded row; empty if the election has no schema."""
+
+    @property
+    def row_dtype(self) -> np.dtype[Any] | None:
+        """The type of the values in a row, if the public set or the schema says."""
 
     def draw_rows(self, rows: int, seed: int) -> tuple[Array, Array] | None:
         """Rows `(rows, features)` drawn uniformly from the schema, NaN where it states no range, and the number of the

@@ -118,6 +118,21 @@ Contents = Mapping[str, Array | Blob]
 
 
 @dataclass(frozen=True)
+class RowPart:
+    """What the features of one column of the schema are in an encoded row, one after the other.
+
+    "number": a number from 0 to 1 (dates too). "category": one feature of several is 1, the others are 0. "text":
+    signed counts of words, of length 1. "image": bytes. "tokens": whole numbers. "features": any numbers.
+    missing: of a number: a last feature is 1 where it is missing. blank: of a category: all features may be 0.
+    """
+
+    kind: Literal["number", "category", "text", "image", "tokens", "features"]
+    width: int
+    missing: bool = False
+    blank: bool = False
+
+
+@dataclass(frozen=True)
 class Data:
     """A party's rows X, class numbers y `(rows,)`, and stable row IDs where the schema names an ID column.
 

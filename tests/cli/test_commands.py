@@ -518,7 +518,10 @@ class TestPrivacy:
 
 @pytest.mark.parametrize(
     "method",
-    ["analytic", *(pytest.param(m, marks=pytest.mark.slow) for m in ("dense", "ensemble")), "dosfl", "fedkd", "fedkt"],
+    [
+        *("analytic", "dosfl", "fedkd", "fedkt"),
+        *(pytest.param(m, marks=pytest.mark.slow) for m in ("decoder", "dense", "ensemble")),
+    ],
 )
 def test_every_method_goes_from_a_draft_to_a_model(method: str, clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(clinic)

@@ -252,6 +252,7 @@ CASTS = {
     "analytic": (ob.Analytic(), ob.Sklearn("DecisionTreeClassifier")),
     "neighbours": (ob.Neighbours(), ob.Sklearn("DecisionTreeClassifier")),
     "ensemble": (ob.Ensemble(), ob.Kernel()),
+    "decoder": (ob.Decoder(steps=2, hidden=4, latent=2), ob.Sklearn("DecisionTreeClassifier")),
     "dense": (
         ob.Dense(epochs=1, generator_steps=1, batch=4),
         ob.Torch("mlp", {"hidden": [2]}, epochs=1, device="cpu"),

@@ -27,6 +27,7 @@ def targets() -> ModuleType:
 
 CHECKS = (
     "analytic",
+    "decoder",
     "ensemble",
     "forest",
     "kernel",
@@ -39,6 +40,7 @@ CHECKS = (
 COUNTS = (
     "analytic",
     "analytic-ridge",
+    "decoder",
     "dense",
     "dosfl",
     "ensemble",

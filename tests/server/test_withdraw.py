@@ -42,6 +42,7 @@ METHODS: dict[str, dict[str, Any]] = {
         "method": ob.DOSFL(steps=2, epochs=2, first_rate=0.1, local_epochs=1, local_batch=64),
         "learner": MLP,
     },
+    "decoder": {"method": ob.Decoder(steps=5, hidden=8, latent=2)},
     "dense": {"method": ob.Dense(epochs=1), "learner": MLP},
 }  # fmt: skip
 

@@ -18,6 +18,8 @@ slow = pytest.mark.slow
 METHODS = {
     "analytic": ob.Analytic(),
     "analytic, ridge": ob.Analytic(solver="ridge", features="fourier", number=20),
+    "decoder": ob.Decoder(steps=20, hidden=8, latent=2),
+    "decoder, floats": ob.Decoder(steps=20, hidden=8, latent=2, weights="float16", influence="claimed", rows=300),
     "dense": ob.Dense(epochs=2, batch=16, noise=8, generator_steps=2),
     "dense, logits": ob.Dense(epochs=2, batch=16, noise=8, generator_steps=2, average="logits"),
     "dosfl": ob.DOSFL(steps=2, epochs=1, batch=2, local_epochs=2),

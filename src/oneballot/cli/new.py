@@ -59,8 +59,8 @@ def command(
         str | None,
         typer.Option(
             help="ensemble (default at L0): the parties' models, each asked about rows like its own. fedkt (default at "
-            "L1 and L2): votes on public rows, for small ballots. analytic: sums, for tables at L2. Also fedkd, dense, "
-            "dosfl, or a plug-in."
+            "L1 and L2): votes on public rows, for small ballots. analytic: sums, for tables at L2. Also decoder, "
+            "fedkd, dense, dosfl, or a plug-in."
         ),
     ] = None,
     level: Annotated[

@@ -17,9 +17,10 @@ from ..errors import DataError, ElectionError, OneBallotWarning
 from ..interfaces import Learner
 from ..privacy.settings import PrivacySettings
 from ..sparse import as_dense, as_sparse, is_sparse
-from ..types import Array, Data
+from ..types import Array, Data, RowPart
 from .cells import Place
 from .frames import check_encoded, complete, frame_data
+from .row_parts import row_part
 from .schema import Schema, check_ids
 from .targets import Target
 
@@ -55,6 +56,11 @@ class EncodesRows:
     def row_dtype(self) -> np.dtype[Any] | None:
         """The type of the values in a row; None if unknown."""
         return self._row_type(self.public)[1]
+
+    @property
+    def row_parts(self) -> tuple[RowPart, ...]:
+        """What the columns of the schema are in an encoded row; empty without a schema."""
+        return () if self.schema is None else tuple(map(row_part, self.schema.columns))
 
     def draw_rows(self, rows: int, seed: int) -> tuple[Array, Array] | None:
         return None if self.schema is None else self.schema.draw_rows(rows, seed)

@@ -12,6 +12,7 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from ..privacy.guarantee import VotesGuarantee
 from ..privacy.ledger import MAX_CASTS
 from ..privacy.sampling import Entropy, SeededEntropy, SystemEntropy
 from ..sparse import dense_blocks
-from ..types import Array, Blob, Class, Data
+from ..types import Array, Blob, Class, Data, RowPart
 
 
 class PartyContext:
@@ -79,6 +80,14 @@ class PartyContext:
     @property
     def shared(self) -> bool:
         return self.election.tallies is not None
+
+    @property
+    def row_parts(self) -> Sequence[RowPart]:
+        return self.election.row_parts
+
+    @property
+    def row_dtype(self) -> np.dtype[Any] | None:
+        return self.election.row_dtype
 
     def draw_rows(self, rows: int, seed: int) -> tuple[Array, Array] | None:
         return self.election.draw_rows(rows, seed)

@@ -68,6 +68,7 @@ def test_a_plugin_that_declares_nothing_has_the_same_outcome(federation, digits)
     [
         (ob.Ensemble(), "its ballots are models"),
         (ob.DOSFL(), "distilled data"),
+        (ob.Decoder(), "its ballots are models"),
         (ob.Dense(), "its ballots are models"),
         (ob.Analytic(), "compares the sums of each party"),
         (ob.FedKD(), "compares the logits"),
