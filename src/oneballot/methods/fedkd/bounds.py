@@ -80,8 +80,9 @@ def _confirmed(columns: Array) -> Array:
     parties, _, classes = columns.shape
     peers, confirmed = peers_of(parties), np.zeros((parties, classes))
     for c in range(classes):
-        correlation, varies = columns[..., c] @ columns[peers, :, c].T, columns[..., c].any(axis=1)
-        compared = varies[:, None] & varies[peers]
+        correlation = columns[..., c] @ columns[peers, :, c].T
+        varies: Array = columns[..., c].any(axis=1)
+        compared: Array = np.logical_and.outer(varies, varies[peers])
         compared[peers, np.arange(len(peers))] = False
         positive = np.where(compared, np.maximum(correlation, 0), 0)
         confirmed[:, c] = varies * agreement(positive, compared) ** SAY * positive.sum(axis=1)
