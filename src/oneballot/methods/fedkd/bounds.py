@@ -81,11 +81,11 @@ def _confirmed(columns: Array) -> Array:
     peers, confirmed = peers_of(parties), np.zeros((parties, classes))
     for c in range(classes):
         correlation = columns[..., c] @ columns[peers, :, c].T
-        varies: Array = columns[..., c].any(axis=1)
-        compared: Array = np.logical_and.outer(varies, varies[peers])
+        varies = np.any(columns[..., c] != 0, axis=1, keepdims=True)
+        compared = varies & varies[peers].T
         compared[peers, np.arange(len(peers))] = False
         positive = np.where(compared, np.maximum(correlation, 0), 0)
-        confirmed[:, c] = varies * agreement(positive, compared) ** SAY * positive.sum(axis=1)
+        confirmed[:, c] = varies[:, 0] * agreement(positive, compared) ** SAY * positive.sum(axis=1)
     return confirmed
 
 
