@@ -79,8 +79,15 @@ def test_one_liar_in_ten_costs_at_most_5_points(what: str, split: str) -> None:
     agreed, lost = election(), []
     for seed in (10, 11):
         ballots = honest(split, seed)
-        lost.append(right(election("claimed"), ballots) - right(agreed, {**ballots, min(ballots): lie(what)}))
+        alone = {party: each for party, each in ballots.items() if party != min(ballots)}
+        lost.append(right(agreed, alone) - right(agreed, {**alone, min(ballots): lie(what)}))
     assert np.mean(lost) <= 0.05
+
+
+def test_liars_that_confirm_one_another_have_little_say() -> None:
+    logits = [answers(2, i) for i in range(8)] + [answers(0.1, i, sign=-1) for i in (8, 9, 10)]
+    trusted = trust(np.stack(logits), np.full((11, 2), 50), exclusive=True)
+    assert trusted[8:].max() < 0.1 < trusted[:8].min()
 
 
 def test_without_bounds_one_liar_decides_alone() -> None:

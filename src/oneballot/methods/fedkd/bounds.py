@@ -16,11 +16,12 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import expit, softmax
 
-from ...agreement import peers_of
+from ...agreement import agreement, peers_of
 from ...influence import bounded_rows
 from ...types import Array
 
 POWER = 2
+SAY = 2
 KNOWN_ROWS = 5
 """Other parties know a class if they have so many rows of it."""
 VARIES = 1e-4
@@ -44,8 +45,8 @@ def trust(logits: Array, seen: Array, exclusive: bool) -> Array:
     """How well each party agrees with the others about each class `(parties, classes)`, from 0 to 1.
 
     It is the correlation, over the public rows, of a party's probabilities of the class with the mean of the others',
-    to the power POWER; 0 if negative. Each of the others counts by the sum of its positive correlations with its peers,
-    so that one that contradicts them has no say.
+    to the power POWER; 0 if negative. Each of the others counts by how well it agrees with its peers in pairs
+    (`_confirmed`), so that those that contradict most others have little say.
 
     A party with a single class says the same about every row. It counts like the mean of those that can be compared,
     divided by (1 + their sum)²: for little where several agree well, because there it could only move the balance.
@@ -71,16 +72,20 @@ def trust(logits: Array, seen: Array, exclusive: bool) -> Array:
 
 
 def _confirmed(columns: Array) -> Array:
-    """The sum of the positive correlations of each party with its peers, for each class `(parties, classes)`.
+    """The sum of each party's positive correlations with its peers, times the share of them that it agrees with, to the
+    power SAY `(parties, classes)`: those that few confirm have little say, even if they agree among one another.
 
     columns `(parties, rows, classes)`: of length 1 in each class, or 0.
     """
     parties, _, classes = columns.shape
-    peers, confirmed = peers_of(parties), np.zeros((parties, classes), dtype=columns.dtype)
+    peers, confirmed = peers_of(parties), np.zeros((parties, classes))
     for c in range(classes):
-        correlation = np.maximum(columns[..., c] @ columns[peers, :, c].T, 0)
-        correlation[peers, np.arange(len(peers))] = 0
-        confirmed[:, c] = correlation.sum(axis=1)
+        correlation = columns[..., c] @ columns[peers, :, c].T
+        varies = np.any(columns[..., c] != 0, axis=1, keepdims=True)
+        compared = varies & varies[peers].T
+        compared[peers, np.arange(len(peers))] = False
+        positive = np.where(compared, np.maximum(correlation, 0), 0)
+        confirmed[:, c] = varies[:, 0] * agreement(positive, compared) ** SAY * positive.sum(axis=1)
     return confirmed
 
 
