@@ -54,6 +54,19 @@ def test_liars_that_confirm_one_another_agree_with_few_and_honest_parties_with_m
     assert found[parties - liars :].max() < LOW
 
 
+def test_nobody_is_judged_where_honest_parties_hardly_agree() -> None:
+    """As with credit data, whose columns say little: a hospital with one class names it on every row."""
+    rng = np.random.default_rng(0)
+    labels = np.where(rng.random((9, ROWS)) < 0.1, TRUTH % 2, rng.integers(2, size=(9, ROWS)))
+    labels[0] = 1
+    found = Comparison(np.ones((9, ROWS)), labels, 2).among(np.arange(9))
+    assert found.min() > MEDIAN + 0.1
+    labels[1:] = np.where(rng.random((8, ROWS)) < 0.7, TRUTH % 2, labels[1:])
+    found = Comparison(np.ones((9, ROWS)), labels, 2).among(np.arange(9))
+    assert found[0] < LOW, "where the others agree, a constant answer on every row stands out"
+    assert found[1:].min() > MEDIAN + 0.1
+
+
 def test_parties_with_one_class_each_are_not_blamed() -> None:
     claims, labels = honest(20, known=1)
     assert among_all(claims, labels).min() == 1, "parties of one class would agree by chance"

@@ -30,6 +30,9 @@ MOST_CHANCE = 0.9
 FULL, LEAST_FULL = 0.75, 0.2
 """Two parties agree fully if they agree as much as this quantile of all pairs, and at least so much: liars that agree
 perfectly gain nothing over honest parties that mostly do."""
+BEST, JUDGED = 0.9, ([0.25, 0.35], [0.0, 1.0])
+"""How far parties are judged at all, by this quantile of all pairs: where the columns say little about the classes,
+honest parties hardly agree, so one that agrees with nobody may be honest too."""
 PRIOR = 1.0
 """So many peers are taken to agree with every party, so that one that is hardly compared is not blamed."""
 ROUNDS = 5
@@ -97,14 +100,15 @@ def agreement(agreed: Array, compared: Array) -> Array:
     """The share of its peers that each party agrees with, given what `compare` returns."""
     if not compared.any():
         return np.ones(len(agreed))
-    full = max(float(np.quantile(agreed[compared], FULL)), LEAST_FULL)
+    typical, best = np.quantile(agreed[compared], [FULL, BEST])
+    full = max(float(typical), LEAST_FULL)
     confirmed, asked = np.clip(agreed / full, 0, 1), compared.astype(np.float64)
     peers = peers_of(len(agreed))
     found, counts = np.ones(len(agreed)), np.ones(len(peers))
     for _ in range(ROUNDS):
         found = (confirmed @ counts + PRIOR) / (asked @ counts + PRIOR)
         counts = np.interp(found[peers], *ASKED)
-    return np.asarray(found)
+    return np.asarray(1 - np.interp(best, *JUDGED) * (1 - found))
 
 
 def peers_of(parties: int) -> Array:

@@ -151,15 +151,17 @@ def needed_rows(declared: Array, claimed: Array) -> Array:
     mean square of 1 + u over the public rows. If they claim all rows alike, u is near 0. If they claim only a share λ
     of the rows, u = (1 − λ)/λ: how many times their rows the party must have. It may then count for 4(u − 1)² times
     their rows, because noise in the claims gives a u of up to 1, and flattens larger ones. Only the others' claims and
-    bounded rows enter, so a party that declares the most cannot raise its own bound. u is the smallest of those without
-    one of the others, so that no single other party can raise it either: two that collude gain nothing.
+    bounded rows enter, so a party that declares the most cannot raise its own bound. With enough parties u is the
+    smallest of those without one of the others, so that no single other party can raise it either: two that collude
+    gain nothing. Fewer parties without one of them are too few to say what is unclaimed.
     """
     bounded = bounded_rows(declared)
     rows, weights = bounded.copy(), claimed * bounded
     for party in np.flatnonzero(declared > rows):
         theirs = np.delete(weights, party, axis=1)
         total = theirs.sum(axis=1, keepdims=True)
-        some = np.hstack([total, total - theirs]) if theirs.shape[1] > 1 else total  # of all, and without each of them
+        enough = len(declared) >= ENOUGH_PARTIES  # u of all, and without each of them
+        some = np.hstack([total, total - theirs]) if enough else total
         uneven = (np.mean(some**2, axis=0) / np.maximum(np.mean(some, axis=0) ** 2, 1e-12) - 1).min()
         most = 4 * max(uneven - 1, 0) ** 2 * (bounded.sum() - bounded[party])
         rows[party] = max(rows[party], min(declared[party], most))
