@@ -32,7 +32,7 @@ FULL, LEAST_FULL = 0.75, 0.2
 perfectly gain nothing over honest parties that mostly do."""
 BEST, JUDGED = 0.9, ([0.25, 0.35], [0.0, 1.0])
 """How far parties are judged at all, by this quantile of all pairs: where the columns say little about the classes,
-honest parties hardly agree, so one that agrees with nobody may be honest too."""
+honest parties hardly agree, so one that agrees with none may be honest too."""
 PRIOR = 1.0
 """So many peers are taken to agree with every party, so that one that is hardly compared is not blamed."""
 ROUNDS = 5
