@@ -41,7 +41,9 @@ GRACE_SECONDS = 5  # a child has its own timer; this is for a worker that hangs
 INHERITED = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "PATH")
 SINGLE_THREADED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 EMPTY = "empty"
-"""The worker's folder, in that of the sandbox."""
+"""The folder for the worker's own files, in that of the sandbox. It works in the root folder, which nothing removes:
+libraries end a process whose working folder is gone."""
+STDERR = "stderr"
 FOLDERS = ("HOME", "USERPROFILE", "TMPDIR", "TEMP", "TMP")
 
 
@@ -90,7 +92,6 @@ class Sandbox:
         Returns its bytes, which are as untrusted as the model. Raises Spoiled if the model or the call fails.
         """
         with self._lock:
-            self._close_if_swept()
             about = {"call": function, "X": None}
             return bytes(self._request(blob, classes, about, [], MOST_BYTES, self.seconds + START_SECONDS))
 
@@ -108,18 +109,9 @@ class Sandbox:
             self._folder.cleanup()
             self._folder = None
 
-    def _close_if_swept(self) -> None:
-        """Close if something removed the worker's folder, as a cleaner of temporary files does after some days.
-
-        Libraries end a process whose folder is gone, and the ballot would be blamed.
-        """
-        if self._folder is not None and not Path(self._folder.name, EMPTY).is_dir():
-            self.close()
-
     def _ask_worker(self, blob: Blob, X: Array, classes: int, abstain: bool = False) -> Array:
         """Evaluate the model without calling `check` first."""
         with self._lock:
-            self._close_if_swept()
             fresh = self._worker is None or self._sent_X is not X
             described, arrays = describe_rows(X) if fresh else (None, [])
             parts = [array.data.cast("B") for array in arrays if array.size]
@@ -164,11 +156,11 @@ class Sandbox:
                     raise ValueError(f"the answer has {size} bytes; expected at most {most}")
                 values = read_exactly(worker.stdout, size) if size else b""
             except (OSError, EOFError, TypeError, ValueError, RecursionError):
-                status = _stop(worker)
+                status, last = _stop(worker), self._last_words()
                 self.close()
                 if late.is_set():
                     return {"spoiled": f"took longer than {self.seconds:g} s"}, b""
-                return {"spoiled": f"ended the worker with status {status}"}, b""
+                return {"spoiled": f"ended the worker with status {status}" + (last and f": {last}")}, b""
             except BaseException:
                 self.close()  # otherwise the next request would receive this reply
                 raise
@@ -180,7 +172,7 @@ class Sandbox:
         clear_sandboxes()
         self._folder = tempfile.TemporaryDirectory(prefix=SANDBOX, ignore_cleanup_errors=True)
         self._held = hold_folder(Path(self._folder.name))
-        empty, log = Path(self._folder.name, EMPTY), Path(self._folder.name, "stderr")
+        empty, log = Path(self._folder.name, EMPTY), Path(self._folder.name, STDERR)
         empty.mkdir()
         env = {name: os.environ[name] for name in INHERITED if name in os.environ}
         env |= dict.fromkeys(SINGLE_THREADED, "1") | dict.fromkeys(FOLDERS, str(empty))
@@ -190,18 +182,25 @@ class Sandbox:
         command, pipe = [sys.executable, "-P", "-W", "ignore", "-m", "oneballot.server.sandbox"], subprocess.PIPE
         with log.open("wb") as stderr:
             worker = self._worker = subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, stderr=stderr, env=env, cwd=empty, start_new_session=True
+                command, stdin=pipe, stdout=pipe, stderr=stderr, env=env, cwd=empty.anchor, start_new_session=True
             )
         with _deadline(worker, START_SECONDS):
             try:
                 assert worker.stdout is not None
                 _warn_once("; ".join(receive(worker.stdout)["missing"]))
             except (OSError, EOFError, ValueError, KeyError):
-                status = _stop(worker)
-                tail = log.read_bytes()[-2000:].decode(errors="replace")
+                status, last = _stop(worker), self._last_words()
                 self.close()
-                raise OneBallotError(f"the sandbox did not start (status {status}): {printable(tail)}") from None
+                raise OneBallotError(f"the sandbox did not start (status {status}): {printable(last)}") from None
         return worker
+
+    def _last_words(self) -> str:
+        """The end of what the worker printed as errors, if its folder is still there."""
+        assert self._folder is not None
+        try:
+            return Path(self._folder.name, STDERR).read_bytes()[-2000:].decode(errors="replace").strip()
+        except OSError:
+            return ""
 
 
 @contextlib.contextmanager
