@@ -19,6 +19,9 @@ ENOUGH_PARTIES = 5
 """With fewer parties no cap is possible: two hospitals with one class each must still work."""
 MOST_SHARE = 0.15
 """The largest share of a row's weight that one party may have, if there are enough parties (`most_share`)."""
+LOOSE_SHARE = 0.25
+"""The same where there are no public rows: claims cannot be scaled there, so a smaller share would cost parties that
+alone know a class several points (docs/results/open_ensemble.md)."""
 LEAST_CLAIMED = 0.8
 """The cap gives way where the capped weights of a row sum to less than this share of all parties' rows."""
 
@@ -85,9 +88,9 @@ def rows_by_agreement(declared: Array, bounded: Array, median: float, agreement:
     return np.asarray(np.maximum((low + more) * np.interp(agreement, [0.2, 0.3], [0.02, 1]), 1.0))
 
 
-def most_share(parties: int) -> float:
+def most_share(parties: int, share: float = MOST_SHARE) -> float:
     """The largest share of a row's weight that one of so many parties may have: few parties need larger shares."""
-    return max(MOST_SHARE, 1 / max(parties - 1, 1))
+    return max(share, 1 / max(parties - 1, 1))
 
 
 def cap_weights(
