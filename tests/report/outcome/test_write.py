@@ -91,17 +91,46 @@ def test_each_value_of_a_column_is_tested_alone(make_place: Make) -> None:
         assess(place.outcome, place.test, ["sites"])
 
 
+def test_a_site_where_the_model_fails_is_said_first_and_nothing_is_green(make_place: Make, tmp_path: Path) -> None:
+    place, (X, y) = make_place(), draw(300, 6)
+    sites = np.array(["north", "south", "west"], dtype=object)[np.arange(300) % 3]
+    wrong = np.where((sites == "west") & (np.arange(300) % 10 > 0), 1 - y, y)
+    path = write_rows(tmp_path / "test.csv", X, wrong, site=sites.tolist())
+    text = text_of(Subject(place.outcome, place.folder, tested=assess(place.outcome, path, ["site"])))
+    assert 'class="notice good' not in text
+    first = text[text.index('class="notice') : text.index('id="what-was-decided"')]
+    assert first.startswith('class="notice bad"')
+    groups = text[text.index("Metrics by site") : text.index('id="privacy"')]
+    for part in (first, groups):
+        assert "he model is worse than always predicting the most frequent class of the group" in part
+        assert "for west" in part
+        assert "Worst: west" in part
+        assert "(more than chance explains)" in part
+
+
+def test_equally_good_sites_leave_the_box_green(make_place: Make, tmp_path: Path) -> None:
+    place, (X, y) = make_place(), draw(300, 6)
+    path = write_rows(tmp_path / "test.csv", X, y, site=["north", "south", "west"] * 100)
+    text = text_of(Subject(place.outcome, place.folder, tested=assess(place.outcome, path, ["site"])))
+    assert 'class="notice good' in text
+    assert 'class="notice bad' not in text[: text.index('id="what-was-decided"')]
+    assert "(within chance)" in text
+
+
 def test_a_small_group_is_not_counted_nor_measured(make_place: Make, tmp_path: Path) -> None:
     place, (X, y) = make_place(), draw(137, 6)
-    path = write_rows(tmp_path / "test.csv", X, y, site=["north"] * 73 + ["south"] * 57 + ["tiny"] * 7)
+    sites = ["north"] * 73 + ["south"] * 57 + ["tiny"] * 7
+    path = write_rows(tmp_path / "test.csv", X, np.where(np.array(sites) == "south", 1 - y, y), site=sites)
     text = text_of(Subject(place.outcome, place.folder, tested=assess(place.outcome, path, ["site"])))
     groups = text[text.index("Metrics by site") :]
     assert re.search(r"tiny\s*</th>\s*<td[^>]*>\s*< 10", groups)
     assert "may point at single people" in groups
     assert "site: north (about 70 rows)" in groups
+    assert text.count("on about 60 rows") == 2, "in the first box and below the table"
     by_site = groups[: groups.index('id="privacy"')]
     assert "support" not in by_site
     assert "Confusion matrix" not in by_site
+    by_site += text[: text.index('id="what-was-decided"')]
     for count in (73, 57, 7):
         assert not re.search(rf"\b{count} rows", by_site)
         assert f">{count}<" not in by_site

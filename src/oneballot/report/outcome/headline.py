@@ -7,6 +7,7 @@ import numpy as np
 from ...server.verdict import Verdict
 from ...types import Array
 from ..gain import paired
+from ..groups import Groups
 from ..metrics import Metrics, recognised
 from ..page import Notice
 from ..text import percent, plural, score
@@ -89,7 +90,16 @@ def _failures(tested: Tested) -> list[Notice]:
     if low <= 0.5 and high == high:
         text = f"The 95 % interval of its AUC, {low:.3f} to {high:.3f}, includes 0.5, which is guessing."
         found.append(Notice(text, "bad", "The model may rank rows no better than chance"))
-    return found
+    return [*found, *(notice for by in tested.groups if (notice := _group_failure(by)) is not None)]
+
+
+def _group_failure(by: Groups) -> Notice | None:
+    """The values of a column for which the model is of no use, or far worse than for the other rows."""
+    said = by.useless_sentence()
+    if not said and not by.uneven:
+        return None
+    parts = ([f"{said[:1].upper()}{said[1:]}."] if said else []) + [by.worst_sentence(exact=False)]
+    return Notice(" ".join(filter(None, parts)), "bad", f"The model fails for part of the rows, by {by.column}")
 
 
 def _doubts(subject: Subject, tested: Tested) -> list[Notice]:

@@ -12,7 +12,7 @@ from ...types import Array
 from .. import figures
 from ..curves import Curves, curves
 from ..grouping import group
-from ..groups import Groups, evaluate_by
+from ..groups import Groups
 from ..metrics import Metrics, mean, summarize
 from ..page import Block, Details, Figure, Figures, Notice, Section, Table, render_blocks
 from ..text import FEW_ROWS, plural, score
@@ -49,8 +49,8 @@ def quality(subject: Subject) -> Section:
     drawn = curves(tested.metrics.target, tested.probabilities, tested.y)
     blocks += [*classes(tested.metrics), *plots(drawn, tested.metrics), *confusion(tested.metrics)]
     sections, room = [], GROUP_BYTES
-    for column, cells in tested.columns.items():
-        section, room = _groups(tested, column, cells, room)
+    for by in tested.groups:
+        section, room = _groups(tested, by, room)
         sections.append(section)
     return Section("Quality", blocks, sections)
 
@@ -152,10 +152,9 @@ def plots(drawn: Curves, metrics: Metrics, of: str = "") -> list[Block]:
     return [Figures(found)] if found else []
 
 
-def _groups(tested: Tested, column: str, cells: Array, room: int) -> tuple[Section, int]:
+def _groups(tested: Tested, by: Groups, room: int) -> tuple[Section, int]:
     """The metrics of each value of a column, and the curves of each; and how many bytes are left of `room`."""
-    target = tested.metrics.target
-    by = evaluate_by(target, tested.probabilities, tested.y, cells, column, whole=tested.metrics)
+    target, column = tested.metrics.target, by.column
     first = next(iter(target.metrics))
     few = any(each.small for each in by.groups)
     rows = [
@@ -165,12 +164,15 @@ def _groups(tested: Tested, column: str, cells: Array, room: int) -> tuple[Secti
     rows.append(_group_row("all rows", by.whole, f"{by.whole.rows:,}", target))
     heading = ["value", "rows", *target.columns.values(), f"95 % interval of {target.metrics[first]}"]
     blocks: list[Block] = [Table(f"Metrics by {column}", heading, rows, emphasis=[len(rows) - 1])]
+    said = by.useless_sentence()
+    blocks += [f"{said[:1].upper()}{said[1:]}."] if said else []
+    blocks += by.sentences(exact=False)
     if few:
         text = f"Figures of fewer than {FEW_ROWS} rows say little and may point at single people, so they are not here."
         blocks.append(Notice(f"{text} The numbers of rows of the others are rounded.", "warning"))
     if first in by.whole.intervals and by.ranked:
         blocks.append(Figure(figures.groups(by, first), "Each value with its 95 % interval; dotted: all rows."))
-    details, room = _details(tested, by, group(cells)[1], room)
+    details, room = _details(tested, by, group(tested.columns[column])[1], room)
     blocks += [*([] if few else _small_classes(each.metrics for each in by.groups)), *details]
     if len(details) < sum(not each.small for each in by.groups):
         text = f"Curves and classes are shown for {plural(len(details), 'value')} only, to keep this page small."

@@ -19,6 +19,7 @@ from ...privacy.charges import Charges
 from ...server.outcome import Outcome
 from ...types import Array
 from ..grouping import group_columns
+from ..groups import Groups, evaluate_by
 from ..metrics import Metrics, evaluate, summarize
 from .benefits import BenefitFile
 
@@ -55,6 +56,12 @@ class Tested:
         """The metrics of each party's own model."""
         target = self.metrics.target
         return {party: summarize(target, predicted, self.y) for party, predicted in self.members.items()}
+
+    @cached_property
+    def groups(self) -> list[Groups]:
+        """The metrics of each value of the columns."""
+        target, found, y = self.metrics.target, self.probabilities, self.y
+        return [evaluate_by(target, found, y, cells, name, whole=self.metrics) for name, cells in self.columns.items()]
 
 
 @dataclass(frozen=True)
