@@ -128,8 +128,8 @@ class Groups:
     def sentences(self, *, exact: bool = True) -> list[str]:
         """The worst and the best group, and what to be careful about.
 
-        exact: False for a page that may be passed on: numbers of rows are stated as in `stated_rows`, and its table says
-        which groups are small.
+        exact: False for a page that may be passed on: rows are stated as in `stated_rows`, and a table says which
+        groups are small.
         """
         few = [group.name for group in self.groups if group.small and exact]
         said = [worst] if (worst := self.worst_sentence(exact=exact)) else []
