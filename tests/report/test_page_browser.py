@@ -27,7 +27,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A page with a banner, a table that is sorted, one that is wide, and enough text to scroll."""
     wide = page.Table("Wide", [f"column number {i}" for i in range(14)], [["cell"] * 14] * 2)
     sites = page.Table("Sites", ["site", "rows", "bytes", "share"], ROWS, emphasis=[4])
-    blocks = [sites, wide, page.Commands(["oneballot check"]), *["A sentence."] * 80]
+    blocks = ["A table:", sites, wide, "A command:", page.Commands(["oneballot check"]), *["A sentence."] * 80]
     text = page.render_page("A title of a page that is long", [page.Section("S", blocks)], banner="DO NOT PUBLISH.")
     path = tmp_path_factory.mktemp("page") / "page.html"
     page.save(path, text)
@@ -63,6 +63,13 @@ def test_only_boxes_that_scroll_are_tab_stops(browser: Any) -> None:
     resize(browser, 1280)
     browser.execute_script("dispatchEvent(new Event('resize'))")
     assert browser.execute_script(stops) == ["Wide"]
+
+
+def test_on_paper_a_sentence_stays_with_the_table_or_the_command_below_it(browser: Any) -> None:
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    style = "return [...document.querySelectorAll('main section > p')].map(p => getComputedStyle(p).breakAfter)"
+    assert browser.execute_script(style)[:3] == ["avoid", "avoid", "auto"]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 def test_a_browser_that_is_required_is_not_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
