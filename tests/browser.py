@@ -59,7 +59,8 @@ def resize(session: Any, width: int) -> None:
 def assert_fits(session: Any) -> None:
     """The page does not scroll sideways beside a scrollbar that takes space."""
     inner, shown, whole = session.execute_script(
-        "const root = document.documentElement; return [innerWidth, root.clientWidth, root.scrollWidth]"
+        "const root = document.documentElement; document.body.style.minHeight = '3000px';"
+        "return [innerWidth, root.clientWidth, root.scrollWidth]"
     )
     assert shown < inner, "the scrollbar takes space"
     assert whole <= shown, f"{whole} pixels in a window of {shown}"
