@@ -19,6 +19,7 @@ from oneballot.privacy.guarantee import LabelGuarantee
 from oneballot.report.influence import influence_lines
 from oneballot.report.outcome import parties
 from oneballot.report.outcome.benefits import BenefitFile
+from oneballot.report.outcome.comparison import ComparisonFile
 from oneballot.report.outcome.subject import Subject, assess, load
 from oneballot.report.outcome.write import check_options, render_report, secret_path, write
 from oneballot.report.text import row_count
@@ -355,6 +356,16 @@ def test_at_l1_the_roster_and_late_parties_are_not_on_the_page(make_place: Make,
     subject = Subject(place.outcome, place.folder, election)
     assert "never-voted" not in text_of(subject)
     assert "never-voted" in text_of(subject, secret=True)
+
+
+def test_at_l1_a_simulation_with_parties_rows_is_on_the_servers_page_only(make_place: Make) -> None:
+    place = make_place(privacy=ob.L1(20.0), method=ob.FedKT())
+    scores = {"accuracy": 0.5, "auc": None}
+    without = {"mean_party": scores, "best_party": {"party": "party-1", **scores}, "pooled": scores}
+    found = {"election": "", "parties": 2, "test_rows": 90, "split": "iid", "methods": [], "baselines": without}
+    subject = Subject(place.outcome, place.folder).with_comparison(ComparisonFile.model_validate(found))
+    assert "Other methods and pooled data" not in text_of(subject)
+    assert "Other methods and pooled data" in text_of(subject, secret=True)
 
 
 def test_rows_and_classes_of_parties_are_stated_at_l0_only(make_place: Make) -> None:

@@ -16,6 +16,7 @@ from ..groups import Groups
 from ..metrics import Metrics, mean, summarize
 from ..page import Block, Details, Figure, Figures, Notice, Section, Table, render_blocks
 from ..text import FEW_ROWS, plural, score
+from .comparison import comparison_table
 from .subject import Subject, Tested
 
 MOST_CLASSES = 20
@@ -38,12 +39,13 @@ MEANINGS = {
 def quality(subject: Subject) -> Section:
     tested = subject.visible_test
     if tested is None:
-        return Section("Quality", _unknown(subject))
+        return Section("Quality", [*_unknown(subject), *_simulated(subject)])
     blocks: list[Block] = [
         f"{plural(tested.rows, 'labelled row')} of {tested.source}, predicted by the final model. Intervals are 95 % "
         "bootstrap intervals: they show the chance in drawing these rows, not in training the model.",
         _metrics(tested.metrics, f"Metrics on {plural(tested.rows, 'row')}"),
         _comparison(subject, tested),
+        *_simulated(subject),
         *_small_classes([tested.metrics]),
     ]
     drawn = curves(tested.metrics.target, tested.probabilities, tested.y)
@@ -111,11 +113,17 @@ def _comparison(subject: Subject, tested: Tested) -> Table:
     rows += [row(what, dict(values)) for what, values in subject.baselines.items()]
     if target.exclusive:
         rows.append(row("always the shares of the classes", summarize(target, _constant(tested), tested.y)))
-    note = "" if subject.baselines else (
-        "A model of pooled data is not known here; oneballot compare measures it, and other methods, where all rows "
-        "may be on one machine."
+    note = "" if subject.baselines or subject.comparison else (
+        "A model of pooled data is not known here; oneballot compare --out measures it, and other methods, where all "
+        "rows may be on one machine. Add what it writes with --comparison FILE."
     )  # fmt: skip
     return Table("Against baselines", ["model", *columns.values()], rows, note=note, emphasis=[0])
+
+
+def _simulated(subject: Subject) -> list[Block]:
+    """Other methods, where figures about parties' rows may be stated without noise."""
+    found = subject.comparison
+    return [comparison_table(found, subject.outcome.target)] if found is not None and subject.states_rows else []
 
 
 def classes(metrics: Metrics, *, support: bool = True) -> list[Block]:

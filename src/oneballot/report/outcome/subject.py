@@ -22,6 +22,7 @@ from ..grouping import group_columns
 from ..groups import Groups, evaluate_by
 from ..metrics import Metrics, evaluate, summarize
 from .benefits import BenefitFile
+from .comparison import ComparisonFile
 
 MOST_PREDICTIONS = 50_000_000
 """Above so many numbers the predictions of the parties' own models are left out."""
@@ -69,7 +70,7 @@ class Subject:
     """What a report is about. `secret`: the page is for the server alone, so it may show what has no noise.
 
     baselines: metrics of other models on the same rows, by what they are. benefits: what parties measured on their own
-    rows. command: how the report was made.
+    rows. comparison: other methods in a simulation. command: how the report was made.
     """
 
     outcome: Outcome
@@ -79,6 +80,7 @@ class Subject:
     tested: Tested | None = None
     baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     benefits: Sequence[BenefitFile] = ()
+    comparison: ComparisonFile | None = None
     command: str = ""
     secret: bool = False
 
@@ -116,6 +118,9 @@ class Subject:
 
     def with_benefits(self, benefits: Sequence[BenefitFile]) -> Subject:
         return replace(self, benefits=benefits)
+
+    def with_comparison(self, comparison: ComparisonFile) -> Subject:
+        return replace(self, comparison=comparison)
 
     def made_by(self, command: str) -> Subject:
         return replace(self, command=command)
