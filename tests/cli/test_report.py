@@ -114,7 +114,7 @@ def test_figures_about_a_partys_rows_are_on_no_page_that_has_noise() -> None:
     for level in ("L1", "L2"):
         with pytest.raises(OneBallotError, match=f"have no noise, so a report at {level} has none"):
             check_level(level, server_page=False)
-    with pytest.raises(OneBallotError, match="--comparison: .*L2"):
+    with pytest.raises(OneBallotError, match=r"--comparison: .*L2"):
         check_level("L2", "--comparison", server_page=True)
 
 

@@ -31,7 +31,7 @@ def command(
     comparison: Annotated[
         Path | None,
         typer.Option(
-            help="The comparison.json that `oneballot compare --out` wrote, for other methods and a model of pooled data."
+            help="The comparison.json of `oneballot compare --out`: adds other methods and a model of pooled data."
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="The page to write. Its name must end in .html.")] = Path("report.html"),
