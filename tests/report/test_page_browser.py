@@ -27,7 +27,14 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A page with a banner, a table that is sorted, one that is wide, and enough text to scroll."""
     wide = page.Table("Wide", [f"column number {i}" for i in range(14)], [["cell"] * 14] * 2)
     sites = page.Table("Sites", ["site", "rows", "bytes", "share"], ROWS, emphasis=[4])
-    blocks = ["A table:", sites, wide, "A command:", page.Commands(["oneballot check"]), *["A sentence."] * 80]
+    blocks: list[page.Block] = [
+        "A table:",
+        sites,
+        wide,
+        "A command:",
+        page.Commands(["oneballot check"]),
+        *["A sentence."] * 80,
+    ]
     text = page.render_page("A title of a page that is long", [page.Section("S", blocks)], banner="DO NOT PUBLISH.")
     path = tmp_path_factory.mktemp("page") / "page.html"
     page.save(path, text)
