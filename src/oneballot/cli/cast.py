@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ..report.text import print_json, size
+from ..report.text import print_facts, print_json, size
 from .dossier import AuditOption, Dossier, MinCount, SmallCounts, audited, count_rule
 from .reading import reads_files
 from .terminal import AsJson, ElectionFile, Workers, session
@@ -108,10 +108,9 @@ def command(
             if as_json:
                 print_json(plan | written)
                 return
-            for name, value in plan.items():
-                print(f"{name.replace('_', ' '):>16}: {value}")
             if review:
-                print(f"{'dossier':>16}: {review.written['page']} (and {review.written['json']})")
+                plan["dossier"] = f"{review.written['page']} (and {review.written['json']})"
+            print_facts({name.replace("_", " "): value for name, value in plan.items()}, width=16)
             return
         done = cast_file(
             agreed,

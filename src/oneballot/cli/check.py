@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..report.text import plural, print_json
+from ..report.text import plural, print_facts, print_json
 from .reading import reads_files
 from .terminal import AsJson, ElectionFile, session
 
@@ -91,9 +91,7 @@ def command(
             "expect": facts["expect"],
             **({} if data is None else _describe_file(facts["data"])),
         }
-        for name, value in shown.items():
-            for i, line in enumerate([value] if isinstance(value, str) else value):
-                print(f"{name if not i else '':>12}{' ' if i else ':'} {line}")
+        print_facts(shown)
 
 
 def _describe_file(file: dict[str, Any]) -> dict[str, str | list[str]]:

@@ -196,7 +196,7 @@ def compare_page(
 ) -> str:
     """The page of `oneballot compare`."""
     gain = contest.gain()
-    left_out = [[name, why.removeprefix(f"{name}: ")] for name, why in skipped.items()]
+    left_out = [[name, why.removeprefix(f"{name}: ").replace("`", "")] for name, why in skipped.items()]
     sections = [
         Section("Recommendation", [Bullets(contest.sentences())]),
         Section("Methods", [methods_table(contest), *([peers] if peers is not None else []), bytes_figure(curves)]),
