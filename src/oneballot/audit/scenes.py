@@ -181,7 +181,7 @@ def left_out(election: Election) -> tuple[str, ...]:
     """What an audit of this election leaves out."""
     guarantee = election.guarantee
     assert guarantee is not None, "an audited election has a guarantee"
-    left = ["whether the noise on different numbers, queries or partitions is independent"]
+    left = []
     if isinstance(guarantee, VotesGuarantee):
         if guarantee.numbers is not None:
             left.append(f"the noise on {guarantee.numbers_name}")
