@@ -66,6 +66,10 @@ class Argmax(Signals):
         declared = float(self.query.reach)
         return Excess("votes", declared, self.measured) if self.measured > declared * (1 + 1e-9) else None
 
+    @property
+    def reached(self) -> tuple[str, float]:
+        return "votes", self.measured / float(self.query.reach)
+
     def too_many(self, seen: Seen) -> str:
         listed = {what: times for what, _, times in self.guarantee.lines()}
         answers = int(sum((labels >= 0).sum() for labels in seen.labels))

@@ -83,30 +83,31 @@ class OfNumbers(Independence):
 
     def left_out(self) -> str:
         pairs, bound = self.size * self.runs / 2, (_bound(len(self.products)) + SEEN) ** 2
-        noticed = ["noise that is the same on two numbers in every run"] if self._log_chance() < LOG_ALARM else []
+        noticed = ["noise that two numbers share in every run"] if self._log_chance() < LOG_ALARM else []
         if pairs > 3 * bound:  # the mean of r_i²·r_j² is 1 + 2·correlation²
             least = math.sqrt(bound / (pairs - 2 * bound))
-            noticed.append(f"correlations above {least:.2g} at a fixed distance, at most half of the numbers")
+            noticed.append(f"a correlation above {least:.2g} between all numbers at one distance, at most half of them")
         rest = f"dependence between the noise on different {self.what}"
-        return f"{rest}, beyond {' and '.join(noticed)}" if noticed else rest
+        return f"{rest}, except {' and '.join(noticed)}" if noticed else rest
 
     def _same_in_every_run(self) -> list[str]:
         kept = np.array(self.kept)
-        if not kept.size:
+        if not kept.size or self._log_chance() > LOG_ALARM:
             return []
-        first = np.take_along_axis(kept, (kept != 0).argmax(axis=0)[None], axis=0)
-        _, counts = np.unique(kept * np.sign(first), axis=1, return_counts=True)
-        same = int(counts[counts > 1].sum())
-        if not same or self._log_chance() > LOG_ALARM:
-            return []
-        return [
-            f"{same:,} of {self.size:,} numbers ({self.what}) have the same noise as another one in every run, or the "
-            "opposite"
-        ]
+        noised = kept[:, kept.any(axis=0)]
+        first = np.take_along_axis(noised, (noised != 0).argmax(axis=0)[None], axis=0)
+        _, counts = np.unique(noised * np.sign(first), axis=1, return_counts=True)
+        none, same = self.size - noised.shape[1], int(counts[counts > 1].sum())
+        of, found = f"of {self.size:,} numbers ({self.what}) have", list[str]()
+        if none:
+            found.append(f"{none:,} {of} no noise in any run")
+        if same:
+            found.append(f"{same:,} {of} the same noise as another one in every run, or the opposite")
+        return found
 
     def _log_chance(self) -> float:
-        """Of two numbers with the same or opposite noise in every run that is kept."""
-        return math.log(max(1, self.size * (self.size - 1))) + len(self.kept) * math.log(min(1.0, self.likeliest))
+        """Of a number without noise, or two with the same or opposite noise, in every run that is kept."""
+        return math.log(self.size**2) + len(self.kept) * math.log(min(1.0, self.likeliest))
 
     def _repeated(self) -> list[str]:
         expected = self.runs * self.likeliest * self.size * (self.size - 1) / 2
@@ -172,7 +173,7 @@ class OfAnswers(Independence):
         # A pair that says anything says 1 or 2, either way: with n pairs of 2, z is √n at most.
         least = 4 * (_bound(len(self.names)) + SEEN) ** 2
         tested = [name for name, square in zip(self.names, self.squares, strict=True) if square >= least]
-        return f"{rest}, beyond strong dependence between {', or '.join(tested)}" if tested else rest
+        return f"{rest}, except strong dependence between {', or '.join(tested)}" if tested else rest
 
 
 class Untested(Independence):

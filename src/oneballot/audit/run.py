@@ -146,7 +146,7 @@ def audit(
         refuting_wealth=math.exp(most),
         noticed=plan.noticed(number, most),
         findings=(*findings, *attacked.findings),
-        not_attacked=(noisy.signals.independence.left_out(), *left_out(election), *_other_server(election, server)),
+        not_attacked=(*noisy.signals.left_out(), *left_out(election), *_other_server(election, server)),
     )
 
 

@@ -86,6 +86,17 @@ class Signals(ABC):
     def excess(self) -> Excess | None:
         """A canary that changes more than the ledger declares, if there is one."""
 
+    @property
+    @abstractmethod
+    def reached(self) -> tuple[str, float]:
+        """What a unit changes, and how far the canaries do, as a share of what the ledger declares."""
+
+    def left_out(self) -> tuple[str, str]:
+        """What the tests of these signals leave out."""
+        what, share = self.reached
+        further = f"a unit that changes {what} more than the canaries do: they reach {share:.0%} of what is declared"
+        return self.independence.left_out(), further
+
     @abstractmethod
     def too_many(self, seen: Seen) -> str:
         """A sentence if a run released more than the ledger lists; empty otherwise."""

@@ -52,6 +52,10 @@ class Sums(Signals):
         longest = float(self.lengths.max(initial=0.0))
         return Excess(self.what, self.distance, longest) if longest > self.distance * (1 + 1e-9) else None
 
+    @property
+    def reached(self) -> tuple[str, float]:
+        return self.what, float(self.lengths.max(initial=0.0)) / self.distance
+
     def too_many(self, seen: Seen) -> str:
         drawn = len(seen.numbers)
         return f"{drawn} releases of {self.what} were drawn, but the ledger lists 1" if drawn > 1 else ""
