@@ -88,6 +88,11 @@ class Learner(Plugin):
         """The shape of a row, if the settings give it."""
         return ()
 
+    @property
+    def vocabulary(self) -> int | None:
+        """If rows are token numbers, how many it knows. At L2 others become 0, so that none stops a cast."""
+        return None
+
     def most_rows_held(self, rows: int) -> int:
         """The most of these training rows that one of its models holds as they are (`Format.rows_held`)."""
         return 0

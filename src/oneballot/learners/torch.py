@@ -115,9 +115,9 @@ class Torch(NetworkLearner):
         shape = self._shape(X.shape[1:])
         if self.augment:
             self.recipe().check_images(shape)
-        if not isinstance(self.module, CustomModule) and "vocabulary" in (settings := self._settings()):
+        if (vocabulary := self.vocabulary) is not None:
             try:
-                check_tokens(X, settings["vocabulary"])
+                check_tokens(X, vocabulary)
             except DataError as error:
                 raise ElectionError(f"learner torch: {self.module}: {error}") from None
 
@@ -202,6 +202,10 @@ class Torch(NetworkLearner):
     def row(self) -> tuple[int, ...]:
         """The shape of a row, if the settings give it."""
         return tuple(self.settings.get("shape", ()))
+
+    @property
+    def vocabulary(self) -> int | None:
+        return None if isinstance(self.module, CustomModule) else self._settings().get("vocabulary")
 
     def network(self, row: tuple[int, ...], classes: int) -> Network:
         """Return the network to train on rows of this shape."""

@@ -68,7 +68,7 @@ def _audit_words(audit: Audited) -> list[str]:
         f"An attacker who may choose the worst data for this election guessed {noisy.right:,} of {noisy.guesses:,} "
         f"secrets right. That proves an epsilon of at least {noisy.epsilon:.3f} with {audit.confidence:.0%} "
         f"confidence; the election claims at most {audit.claimed:.3f} at delta {audit.delta:g}.",
-        f"Without noise the same attack guessed {bare.right:,} of {bare.guesses:,} right, which proves at least "
+        f"Almost without noise the same attack guessed {bare.right:,} of {bare.guesses:,} right, which proves at least "
         f"{bare.epsilon:.3f}.",
     ]
     if not audit.holds:
@@ -77,8 +77,8 @@ def _audit_words(audit: Audited) -> list[str]:
     words.append("The attack does not refute the claim. That is no proof of it.")
     if audit.noticed is not None:
         words.append(
-            f"It could not have noticed noise of more than {audit.noticed:.0%} of the stated scale, which passes in "
-            "more than 5 % of such audits."
+            f"It could not have noticed noise of more than {audit.noticed:.0%} of the stated scale: that passes in "
+            "more than 5 % of such audits, by simulation with all noise weaker alike."
         )
     elif not audit.catches:
         words.append("It is inconclusive: it had too few canaries to refute the claim even without noise.")
