@@ -7,7 +7,7 @@ shares. What they may open is decided by `openings`: the difference to every ear
 from __future__ import annotations
 
 from ...election.election import Election
-from ...election.tallies import SIDES
+from ...election.tallies import SIDES, least_ballots
 from ...errors import ElectionError
 from ..outcome import Outcome
 
@@ -20,7 +20,7 @@ def explain_withdrawal(election: Election, outcome: Outcome, party: str) -> str:
         return (
             f"{party} abstained, so no number of it is in the total, and the servers would give the same partials again"
         )
-    left, least = len(counted) - 1, max(tallies.min_difference, election.quorum)
+    left, least = len(counted) - 1, least_ballots(election)
     sentences = [
         f"with two tallies no one can subtract the ballot of {party} from the total, because no server can read it. "
         "Each server makes its partial again without it, and the partials open a new total:",
@@ -33,8 +33,9 @@ def explain_withdrawal(election: Election, outcome: Outcome, party: str) -> str:
     elif tallies.min_difference > 1:
         sentences.append(
             f"They will refuse it while {party} is the only change, since the difference of the two totals would be "
-            f"its ballot. At least {tallies.min_difference} ballots must differ (min_difference): let "
-            f"{tallies.min_difference - 1} more leave (repeat --without) or arrive at the same time."
+            f"its ballot. At least {tallies.min_difference} parties must be in one of them alone (min_difference): let "
+            f"{tallies.min_difference - 1} more leave (repeat --without) or arrive at the same time. One that casts "
+            "again is in both and does not count."
         )
     if election.guarantee is not None:
         spent = outcome.ledger.drawn >= tallies.openings
