@@ -187,7 +187,7 @@ class Ledger(BaseModel):
             f"adjacency {self.adjacency}{draws}, against {self.audience}",
             f"adjacency {self.adjacency} means: {self.neighbours}",
             f"accountant {self.accountant}, computed from public settings only: may be published",
-            *(line.describe() for line in self.lines),
+            *(line.describe(self.unit or "unit") for line in self.lines),
         ]
         if self.released_to == TALLY_SERVERS and self.lines:
             sentences.append(
