@@ -92,3 +92,13 @@ def test_check_says_how_few_ballots_are_opened_and_that_a_short_roster_never_ope
     refused = " ".join(run("check", path, status=1).stderr.split())
     assert "no total can ever be opened: with two tallies it takes at least 6 ballots (min_difference" in refused
     assert "the roster lists 5 parties. Add more (oneballot keys add)" in refused
+
+
+def test_check_says_that_planning_for_fewer_parties_makes_ballots_smaller(opened: Path) -> None:
+    path = opened / "election.toml"
+    assert "sums are planned for" not in run("check", path).output
+    text = path.read_text()
+    start, end = text.index('name = "analytic"'), text.index("[privacy]")
+    path.write_text(f'{text[:start]}name = "fedkt"\nvoting = "soft"\n\n{text[end:]}')
+    shown = " ".join(run("check", path).output.split())
+    assert "a number takes 4 bytes, because sums are planned for 1,000 parties; with parties = 10 under" in shown

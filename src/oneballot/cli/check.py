@@ -116,6 +116,7 @@ def _describe_file(file: dict[str, Any]) -> dict[str, str | list[str]]:
 
 def _two_tallies(election: Election) -> dict[str, list[str]]:
     from ..election.tallies import least_ballots
+    from ..party.shared_count import advise_parties
 
     tallies = election.tallies
     if tallies is None:
@@ -127,6 +128,7 @@ def _two_tallies(election: Election) -> dict[str, list[str]]:
             "a ballot is two shares of its sums, and each server alone sees random numbers; only totals are opened",
             f"a total is opened from {plural(least, 'ballot')} on: the larger of quorum and min_difference",
             f"an opening must differ from every other by {differ} or more{budget}",
+            *filter(None, [advise_parties(election)]),
             *(["NOT YET: two tallies need a roster (oneballot keys add)"] if not election.roster else []),
         ]
     }

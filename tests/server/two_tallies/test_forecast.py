@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 import oneballot as ob
 from oneballot.ballot.keys import public_text
 from oneballot.errors import ElectionError, WillNotWork
+from oneballot.party.shared_count import advise_parties
 from oneballot.simulation import divide, simulate_parties
 from oneballot.types import Data
 
@@ -99,3 +100,16 @@ def test_noise_scales_of_other_mechanisms_are_refused(noise, blobs) -> None:
 def test_gaussian_noise_may_be_named(blobs) -> None:
     named, usual = (agree(blobs[2], ob.L2(1.0, **given)).guarantee for given in ({"mechanism": "gaussian"}, {}))
     assert named.numbers == usual.numbers
+
+
+def test_sums_planned_for_far_more_parties_than_the_roster_are_noticed_where_they_cost_bytes(federation) -> None:
+    soft = {"method": ob.FedKT(voting="soft", influence="claimed"), "learner": ob.Sklearn("GaussianNB")}
+    own, fewer = federation(**soft), federation({"parties": 14}, **soft)
+    assert advise_parties(own.election).startswith(
+        "a number takes 4 bytes, because sums are planned for 1,000 parties; with parties = 14 under [tallies], twice "
+        "the roster, it would take 2."
+    )
+    sizes = [len(each.make("clinic-1").sealed) for each in (own, fewer)]
+    assert sizes[0] - sizes[1] == 2 * 60 * 10
+    assert not advise_parties(fewer.election)
+    assert not advise_parties(federation().election)  # analytic: 8 bytes with any number of parties
