@@ -239,6 +239,10 @@ class Method(Plugin):
         its influence is bounded. `oneballot check` prints it, and a tally of five or more ballots warns of it."""
         return ""
 
+    def risk_in(self, agreed: Agreement) -> str:
+        """`risk`, where what to set instead depends on the election: its level, or its two tallies."""
+        return self.risk
+
     def default_learners(self, shape: tuple[int, ...], tokens: bool) -> Mapping[str, Mapping[str, Any]]:
         """By role, the name and settings of learners that suit rows of this shape, where the election names none."""
         return {}

@@ -238,7 +238,9 @@ class Numbers:
     limited: the integers are sums over the rows of `Context.limit_rows`, with the sensitivity given for one row. If
     neither holds, repeated IDs are refused at L2.
     lift: if the integers are scores of `classes`, the lead that a confident voter gives to its class; `voters` is the
-    number of voters of a party. row: if an integer counts the rows of a class, what one row adds to it.
+    number of voters of a party. joint_rows: if the final model learns an estimate over all public rows together, and
+    not the class with the best score on each, how many rows that are.
+    row: if an integer counts the rows of a class, what one row adds to it.
     spread: if the integers are votes of `classes` on public rows, what one unit adds to a public row on average.
     beside: further integers under the same noise, whose sensitivity adds up with that of these.
     """
@@ -251,6 +253,7 @@ class Numbers:
     lift: float = 0.0
     classes: int = 0
     voters: int = 1
+    joint_rows: int = 0
     row: float = 0.0
     spread: float = 0.0
     beside: Numbers | None = None

@@ -113,14 +113,20 @@ def _describe_file(file: dict[str, Any]) -> dict[str, str | list[str]]:
 
 
 def _two_tallies(election: Election) -> dict[str, list[str]]:
+    from ..election.tallies import least_ballots
+    from ..party.shared_count import advise_parties
+
     tallies = election.tallies
     if tallies is None:
         return {}
     budget = f"; the budget covers {plural(tallies.openings, 'opening')}" if election.guarantee is not None else ""
+    least, differ = least_ballots(election), plural(tallies.min_difference, "party", "parties")
     return {
         "two tallies": [
             "a ballot is two shares of its sums, and each server alone sees random numbers; only totals are opened",
-            f"an opening must differ from every other by {plural(tallies.min_difference, 'ballot')} or more{budget}",
+            f"a total is opened from {plural(least, 'ballot')} on: the larger of quorum and min_difference",
+            f"an opening must differ from every other by {differ} or more{budget}",
+            *filter(None, [advise_parties(election)]),
             *(["NOT YET: two tallies need a roster (oneballot keys add)"] if not election.roster else []),
         ]
     }

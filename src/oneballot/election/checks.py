@@ -40,13 +40,23 @@ def check_parties(election: Election) -> None:
 
 
 def check_quorum(election: Election) -> None:
-    """Raise ElectionError if the roster is too short for the quorum. Until someone casts, it may still grow."""
-    quorum, listed = election.quorum, len(election.roster)
+    """Raise ElectionError if the roster is too short for the quorum, or for any opening of two tallies.
+
+    Until someone casts, the roster may still grow.
+    """
+    quorum, listed, tallies = election.quorum, len(election.roster), election.tallies
+    parties = "1 party" if listed == 1 else f"{listed} parties"
     if 0 < listed < quorum:
-        parties = "1 party" if listed == 1 else f"{listed} parties"
         raise ElectionError(
             f"a quorum of {quorum} cannot be met: the roster lists {parties}. Add more (oneballot keys add), or lower "
             "the quorum"
+        )
+    if tallies is not None and 0 < listed < tallies.min_difference:
+        fewer = f"; or set min_difference = {listed}, before anyone casts, if fewer may hide one another"
+        raise ElectionError(
+            f"no total can ever be opened: with two tallies it takes at least {tallies.min_difference} ballots "
+            f"(min_difference under [tallies]), but the roster lists {parties}. Add more (oneballot keys add)"
+            f"{fewer if listed > 1 else ''}"
         )
 
 

@@ -120,8 +120,8 @@ def open_context(election: Election, options: Options, previous: Outcome | None)
 def close(election: Election, counter: BallotCounter, ctx: TallyContext) -> Steps[Outcome]:
     """The outcome of a finished count."""
     election.warn_if_hopeless(counter.votes())
-    if election.method.risk and counter.votes() >= ENOUGH_PARTIES:
-        ctx.warn(election.method.risk)
+    if (risk := election.method.risk_in(election)) and counter.votes() >= ENOUGH_PARTIES:
+        ctx.warn(risk)
     (model,) = yield Together([ctx.job(election.method.close, counter.count, ctx)])
     if not hasattr(model, "predict_proba"):
         kind = type(model).__name__
