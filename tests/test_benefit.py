@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -220,3 +223,11 @@ def test_a_target_without_accuracy_is_judged_by_its_own_metrics(tmp_path: Path) 
     assert plain.differences["accuracy"][0] == pytest.approx(-plain.differences["wrong"][0])
     assert "points of accuracy" in plain.sentences()[0]
     assert plain.describe()["judged_by"] == "accuracy"
+
+
+def test_the_documentation_imports_what_there_is() -> None:
+    page = " ".join((Path(__file__).parents[1] / "docs" / "verdict.md").read_text().split())
+    assert 'In Python: `measure(election, outcome, data, party="clinic-a")`, after' in page
+    (line,) = re.findall(r"`(from oneballot\.benefit import \w+)`", page)
+    done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -122,7 +122,8 @@ class Groups:
         said = []
         few = [group.name for group in self.groups if group.small]
         if len(ranked := self.ranked) > 1:
-            (gap, p), name = self.gap, next(iter(self.whole.target.metrics.values()))
+            (gap, p), target = self.gap, self.whole.target
+            name = target.metrics.get(target.row_metric, target.row_metric)
             chance = "more than chance explains" if p <= 1 - LEVEL else "within chance"
             worst, best = (f"{each.name}, {percent(each.score)}" for each in (ranked[0], ranked[-1]))
             said.append(
