@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .election.defaults import main_role
 from .election.election import Election
 from .errors import DataError, ElectionError, OneBallotWarning, WillNotWork
 from .interfaces import HasReplaceableMembers, Learner, Models
@@ -29,7 +30,7 @@ from .runtime.progress import track
 from .runtime.scheduler import Job, request, run
 from .server.outcome import Outcome
 from .server.sandbox import Sandbox
-from .simulation import baseline_role, simulate_parties
+from .simulation import simulate_parties
 from .sparse import concatenate
 from .types import Array, Blob, Contents, Data, Fit, Task
 
@@ -264,7 +265,7 @@ def _own(alone: Election, choice: Mapping[str, Learner], train: Data, asked: Arr
     X, rows = concatenate([train.X, asked]), np.arange(len(train))
     asked_rows = np.arange(len(train), len(X))
     task = Task(rows, train.y, alone.target.task, ask=asked_rows, label="your own model")
-    role = baseline_role(alone)
+    role = main_role(alone.roles)
     learner = next(iter(choice.values())) if choice and role == "final" else learners[role]
     models: Models = run(Job(request(Fit(role, X, [task], len(alone.classes), keep=False)), lambda _: learner))
     (predictions,) = models.predictions()

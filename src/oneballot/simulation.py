@@ -16,6 +16,7 @@ from .boxes.folder import Folder
 from .data.frames import as_table
 from .data.split import split as split_rows
 from .election.cells import as_text
+from .election.defaults import main_role
 from .election.election import Election
 from .election.names import check_roster_names, file_name
 from .election.tallies import SIDES
@@ -253,14 +254,9 @@ def baselines(election: Election, parties: Mapping[str, Data], test: Data) -> Ba
     names = [*held, "pooled data"]
     kind = election.target.task
     tasks = [Task(rows, y[rows], kind, ask=asked, label=name) for name, rows in zip(names, blocks, strict=True)]
-    fit = Fit(baseline_role(election), X, tasks, len(election.classes), keep=False)
+    fit = Fit(main_role(election.roles), X, tasks, len(election.classes), keep=False)
     models: Models = run(Job(request(fit), election.learner_of, "", election.digest))
     return Baselines.of(list(held), models.predictions(), test, election.target)
-
-
-def baseline_role(election: Election) -> str:
-    """The role whose learner trains the model of a party that stays alone."""
-    return next(role for role in ("final", "local", *sorted(election.roles)) if role in election.roles)
 
 
 def _baselines_by_tallies(election: Election, held: Mapping[str, Data], test: Data) -> Baselines:
