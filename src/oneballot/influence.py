@@ -67,9 +67,13 @@ def bounded_rows(declared: Array) -> Array:
 
     The largest fifth of the parties does not decide where that is, so that no single party can raise the bound.
     """
+    return np.asarray(np.maximum(np.minimum(declared, most_rows(declared)), 1.0))
+
+
+def most_rows(declared: Array) -> float:
+    """The bound of `bounded_rows`."""
     ordered = np.sort(declared)[: -max(1, len(declared) // 5) if len(declared) > 2 else None]
-    middle = ordered[np.searchsorted(np.cumsum(ordered), ordered.sum() / 2)]
-    return np.asarray(np.maximum(np.minimum(declared, 2 * middle), 1.0))
+    return float(2 * ordered[np.searchsorted(np.cumsum(ordered), ordered.sum() / 2)])
 
 
 def trusted_rows(declared: Array, agreement: Array) -> Array:

@@ -80,6 +80,10 @@ class HasReplaceableMembers(HasMembers):
     def find_member(self, party: str | None, contents: Contents | None) -> int | None:
         """The member of this party, by its name or by its ballot's contents; None if it is not among the members."""
 
+    def rows_of(self, member: int) -> int | None:
+        """The rows that this member counts for, if they are as many as it was trained on; None if it is not known."""
+        return None
+
     @abstractmethod
     def with_member(self, member: int, contents: Contents, ctx: Context, ask: AskModel) -> Model:
         """The same ensemble with the models of another ballot in the place of this member."""

@@ -166,10 +166,15 @@ class Task:
     seed: int = 0
     ask: Array | None = None  # rows of X to predict
     answer: Literal["probabilities", "scores"] = "probabilities"
-    output: Output = "softmax"  # how scores become probabilities; multi-labels use sigmoid
+    output: Output = "softmax"  # how scores become probabilities; see `activation`
     start: Mapping[str, Array] | None = None  # networks: initial weights; None draws them with the seed
     required: bool = False  # if the learner cannot fit the rows: raise an error, do not predict class frequencies
     label: str = "a model"  # names the task in errors
+
+    @property
+    def activation(self) -> Output:
+        """How scores become probabilities: `output`, and always the sigmoid for multi-labels."""
+        return "sigmoid" if self.kind == "multilabel" else self.output
 
     def relocated(self, where: Array, label: str) -> Task:
         """The same task on another X, in which row i of this one is row where[i]."""

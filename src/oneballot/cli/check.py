@@ -48,7 +48,12 @@ def command(
             "author": None if author is None else author.key,
             "classes": list(agreed.classes),
             "public_rows": agreed.public_rows,
-            **{part: agreed.describe()[part] for part in ("method", "learners")},
+            "method": agreed.describe()["method"],
+            "learners": {  # those that are trained
+                role: learner
+                for role, learner in agreed.describe()["learners"].items()
+                if role != "all" or agreed.roles - agreed.learners.keys()
+            },
             "start": agreed.describe().get("start"),
             "roster": sorted(agreed.roster),
             "revoked": len(agreed.revoked),
@@ -76,7 +81,7 @@ def command(
             "signed with": [] if author is None else str(author),
             "classes": ", ".join(map(str, facts["classes"])),
             "public rows": f"{facts['public_rows']:,}",
-            **{name: _settings(value) for name, value in settings.items()},
+            **{name: _settings(value) or "none is trained" for name, value in settings.items()},
             "starts from": []
             if facts["start"] is None
             else f"the model of an outcome, sha256 {facts['start']['sha256'][:16]}…",

@@ -140,7 +140,7 @@ class Torch(NetworkLearner):
         have, and if the network starts from given weights, which frequencies would ignore.
         """
         self.check()
-        if self.settings.get("one_logit") and any(task.kind == "multilabel" for task in tasks):
+        if self.settings.get("one_logit") and any(task.activation != "softmax" for task in tasks):
             raise ElectionError(
                 "learner torch: one_logit is for two classes of which a row has one; leave it out in a multi-label "
                 "election"
@@ -157,8 +157,7 @@ class Torch(NetworkLearner):
             options: Any = {"device": self.device, "workers": workers(), "what": what, "keep": keep}
             trained = train(network, X, [tasks[i] for i in busy], self.recipe(), classes, **options)
             for i, values, logits, finite in zip(busy, trained.values, trained.logits, trained.finite, strict=True):
-                task = tasks[i]
-                output = "sigmoid" if task.kind == "multilabel" else task.output
+                task, output = tasks[i], tasks[i].activation
                 if finite and np.isfinite(logits).all():
                     models[i] = self.model_of(network, values, classes, output, device=self.device) if keep else None
                     outputs[i] = logits.astype(np.float64) if task.answer == "scores" else probabilities(logits, output)

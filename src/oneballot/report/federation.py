@@ -155,7 +155,13 @@ def bytes_figure(curves: Mapping[str, Sequence[tuple[int, float]]]) -> Figure:
 
 def verdict_notice(gain: Gain) -> Notice:
     tone = (
-        "bad" if gain.losers and not gain.winners else "warning" if gain.losers else "good" if gain.winners else "info"
+        "bad"
+        if gain.losers and not gain.winners
+        else "warning"
+        if gain.losers or gain.behind
+        else "good"
+        if gain.winners
+        else "info"
     )
     return Notice(" ".join(gain.sentences()), tone, "Who gains")
 

@@ -147,7 +147,8 @@ class Groups:
         ranked = self.ranked
         if len(ranked) < 2:
             return ""
-        (gap, p), name = self.gap, next(iter(self.whole.target.metrics.values()))
+        (gap, p), target = self.gap, self.whole.target
+        name = target.metrics.get(target.row_metric, target.row_metric)
         chance = "more than chance explains" if p <= 1 - LEVEL else "within chance"
         worst, best = (f"{each.name}, {percent(each.score)}" for each in (ranked[0], ranked[-1]))
         stated = next(n for each, n in zip(self.groups, self.stated_rows, strict=True) if each is ranked[0])

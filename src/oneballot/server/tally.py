@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..ballot.encryption import check_server_key
 from ..election.checks import check_quorum
+from ..election.defaults import main_role
 from ..election.election import Election
 from ..election.names import check_party_name
 from ..errors import ElectionError, WillNotWork
@@ -194,7 +195,8 @@ def _outcome(
     from .model import model_class
 
     shape = election.shape or model.shape  # ballots of an open ensemble may state it
-    final = model_class(election.target)(election.learner_of("final"), ctx.shared_seed("final"), election.schema)
+    learner = election.learner_of(main_role(election.roles))
+    final = model_class(election.target)(learner, ctx.shared_seed("final"), election.schema)
     return Outcome(
         model=final.trained(
             model, election.target, shape, election.row_dtype, sparse=election.sparse, temperature=temperature

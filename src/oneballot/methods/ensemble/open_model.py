@@ -18,7 +18,11 @@ from typing import Any
 import numpy as np
 
 from ...errors import OneBallotError
+<<<<<<< HEAD
 from ...influence import LOOSE_SHARE, MOST_SHARE, cap_weights, most_share
+=======
+from ...influence import cap_weights, most_rows
+>>>>>>> targets
 from ...interfaces import AskModel, Context, HasReplaceableMembers
 from ...types import Array, Blob, Contents
 from .average import hash_name, pack_names
@@ -136,6 +140,11 @@ class OpenEnsemble(HasReplaceableMembers):
         if name in self.names:
             return self.names.index(name)
         return None if contents is None else self.members.find(contents.get("model"))
+
+    def rows_of(self, member: int) -> int | None:
+        """The rows that the party declares; None where the tally has bounded them."""
+        rows = float(self.rows[member])
+        return int(rows) if rows.is_integer() and rows < most_rows(self.rows) else None
 
     def with_member(self, member: int, contents: Contents, ctx: Context, ask: AskModel) -> OpenEnsemble:
         """The same ensemble with this ballot's models in the place of a member, its claims scaled as by a tally."""
