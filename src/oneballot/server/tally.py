@@ -123,9 +123,12 @@ def close(election: Election, counter: BallotCounter, ctx: TallyContext) -> Step
     if election.method.risk and counter.votes() >= ENOUGH_PARTIES:
         ctx.warn(election.method.risk)
     (model,) = yield Together([ctx.job(election.method.close, counter.count, ctx)])
-    if not hasattr(model, "predict_proba"):
+    if not isinstance(model, Model):
         kind = type(model).__name__
-        raise TypeError(f"`close` of the method {election.method.name} returned {kind}; return a Model")
+        raise TypeError(
+            f"`close` of the method {election.method.name} returned {kind}; return a subclass of interfaces.Model, such "
+            "as a model that a Fit has trained"
+        )
     temperature = _temperature(ctx)
     verdict = judge(model, counter.count, ctx)
     outcome = _outcome(election, attach_sandbox(model), counter, ctx, verdict, temperature)
