@@ -126,8 +126,8 @@ def close(election: Election, counter: BallotCounter, ctx: TallyContext) -> Step
     if not isinstance(model, Model):
         kind = type(model).__name__
         raise TypeError(
-            f"`close` of the method {election.method.name} returned {kind}; return a subclass of interfaces.Model, such "
-            "as a model that a Fit has trained"
+            f"`close` of the method {election.method.name} returned {kind}; return an interfaces.Model, such as "
+            "one that a Fit has trained"
         )
     temperature = _temperature(ctx)
     verdict = judge(model, counter.count, ctx)
