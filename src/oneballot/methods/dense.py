@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from ..errors import ElectionError, OneBallotError, Spoiled
+from ..fleet.learner import place
 from ..interfaces import Agreement, CastSteps, Context, Learner, Method, Model, TallyContext, Work
 from ..runtime.progress import track
 from ..settings import settings
@@ -257,10 +258,8 @@ class Distil(Work):
 
     @staticmethod
     def together(learner: Any, works: Sequence[Distil]) -> list[Distilled]:
-        import torch
-
-        device = torch.device("cuda" if learner.device != "cpu" and torch.cuda.is_available() else "cpu")
-        return [work.run(device, learner.row or work.shape) for work in works]
+        with place(learner, "float32") as device:
+            return [work.run(device, learner.row or work.shape) for work in works]
 
     def run(self, device: torch.device, shape: tuple[int, ...]) -> Distilled:
         """shape: that of a generated row; the learner's settings may say that a vector is an image."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...errors import MissingExtra
+from ...fleet.learner import place
 from ...interfaces import Work
 from ...types import Array
 from .layout import Sizes
@@ -54,7 +55,8 @@ class TrainWork(Work):
     def together(learner: Any, works: Sequence[TrainWork]) -> list[Trained]:
         from .train import train
 
-        return train(works)
+        with place(learner, "float32") as device:
+            return train(works, device)
 
 
 def require_torch() -> None:
