@@ -47,16 +47,10 @@ class NetworkLearner(Learner):
     ) -> Model:
         """A model with these weights that predicts on this device."""
 
+    @contextmanager
+    def place(self, precision: str | None = None) -> Iterator[torch.device]:
+        """The device for a `Work` that computes with torch, at the precision of the settings or at this one."""
+        from .train.devices import place
 
-@contextmanager
-def place(learner: Learner, precision: str | None = None) -> Iterator[torch.device]:
-    """The device for a `Work` that computes with torch: that of the learner's settings, at their precision or at this
-    one. A learner without networks has no such settings; then a GPU is used if there is one, at full precision."""
-    from .train.devices import find_device, set_precision
-
-    chosen, usual = (
-        ("auto", "float32") if not isinstance(learner, NetworkLearner) else (learner.device, learner.precision)
-    )
-    device = find_device(chosen)
-    with set_precision(precision or usual, device):
-        yield device
+        with place(self.device, precision or self.precision) as device:
+            yield device

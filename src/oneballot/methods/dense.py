@@ -18,7 +18,6 @@ import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from ..errors import ElectionError, OneBallotError, Spoiled
-from ..fleet.learner import place
 from ..interfaces import Agreement, CastSteps, Context, Learner, Method, Model, TallyContext, Work
 from ..runtime.progress import track
 from ..settings import settings
@@ -258,7 +257,7 @@ class Distil(Work):
 
     @staticmethod
     def together(learner: Any, works: Sequence[Distil]) -> list[Distilled]:
-        with place(learner, "float32") as device:
+        with learner.place("float32") as device:
             return [work.run(device, learner.row or work.shape) for work in works]
 
     def run(self, device: torch.device, shape: tuple[int, ...]) -> Distilled:

@@ -12,8 +12,7 @@ torch = pytest.importorskip("torch")
 import oneballot as ob  # noqa: E402
 from oneballot import methods  # noqa: E402
 from oneballot.errors import ElectionError  # noqa: E402
-from oneballot.fleet.learner import place  # noqa: E402
-from oneballot.fleet.train.devices import set_precision  # noqa: E402
+from oneballot.fleet.train.devices import place, set_precision  # noqa: E402
 
 
 def settings() -> tuple[bool, ...]:
@@ -35,14 +34,16 @@ def test_a_precision_holds_within_its_block_and_another_one_may_be_inside() -> N
 
 def test_a_work_computes_on_the_device_of_its_learner() -> None:
     usual = "cuda" if torch.cuda.is_available() else "cpu"
-    for learner, expected in ((ob.Torch("mlp", device="cpu"), "cpu"), (ob.Torch("mlp"), usual), (ob.Kernel(), usual)):
-        with place(learner) as device:
+    for learner, expected in ((ob.Torch("mlp", device="cpu"), "cpu"), (ob.Torch("mlp"), usual)):
+        with learner.place() as device:
             assert device.type == expected
+    with place("auto", "float32") as device:  # as for learners without networks
+        assert device.type == usual
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_missing_is_an_error() -> None:
-    with pytest.raises(ElectionError, match="torch finds no GPU here"), place(ob.Torch("mlp", device="cuda")):
+    with pytest.raises(ElectionError, match="torch finds no GPU here"), ob.Torch("mlp", device="cuda").place():
         pass
 
 
@@ -53,5 +54,5 @@ def test_methods_choose_neither_device_nor_precision() -> None:
     )
     (root,) = map(Path, methods.__path__)
     texts = {path: path.read_text("utf-8") for path in root.rglob("*.py")}
-    assert any("place(learner" in text for text in texts.values())
+    assert any("learner.place(" in text for text in texts.values())
     assert not {path.name: found for path, text in texts.items() if (found := choice.search(text))}

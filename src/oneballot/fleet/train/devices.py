@@ -44,3 +44,11 @@ def set_precision(precision: str, device: torch.device) -> Iterator[None]:
         yield
     finally:
         product.allow_tf32, convolution.allow_tf32, convolution.deterministic = before
+
+
+@contextmanager
+def place(name: str, precision: str) -> Iterator[torch.device]:
+    """The device of this name, at this precision. The name "auto" is a GPU if there is one."""
+    device = find_device(name)
+    with set_precision(precision, device):
+        yield device

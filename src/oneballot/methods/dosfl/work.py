@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...errors import ElectionError, Spoiled
-from ...fleet.learner import NetworkLearner, place
+from ...fleet.learner import NetworkLearner
 from ...influence import ENOUGH_PARTIES
 from ...interfaces import Model, Work
 from ...runtime.join import join_rows
@@ -94,7 +94,7 @@ class DistilWork(Work):
             for own, work in zip(rows, works, strict=True)
         ]
         first = works[0].initial
-        with place(learner) as device:
+        with learner.place() as device:
             distilled = distil(made[first][0], X, parties, first.classes, device)
         digests = {initial: digest(weights) for initial, (_, weights) in made.items()}
         return [(data, digests[work.initial]) for work, data in zip(works, distilled, strict=True)]
@@ -126,7 +126,7 @@ class TrainWork(Work):
         if self.settings.influence == "bounded" and len(data) >= ENOUGH_PARTIES:
             data = limit_to_others(data)
         while data:
-            with place(learner, "float32") as device:
+            with learner.place("float32") as device:
                 result = train_network(network, weights, data, self.settings.epochs, self.settings.merging, device)
             if result.diverged is None:
                 return learner.model_of(network, result.weights, self.initial.classes), left_out
