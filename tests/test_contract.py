@@ -13,7 +13,7 @@ from oneballot.errors import ElectionError
 from oneballot.interfaces import Method
 from oneballot.learners.kernel import Kernel
 from oneballot.settings import settings
-from oneballot.testing import ConformanceError, check_learner
+from oneballot.testing import ConformanceError, check_learner, check_method
 from oneballot.types import Count, Fit, Plan, Task
 
 RNG = np.random.default_rng(0)
@@ -87,6 +87,17 @@ def test_a_learner_that_only_says_gradients_is_refused_before_training(method: M
 def test_the_suite_reports_a_learner_that_only_says_gradients() -> None:
     with pytest.raises(ConformanceError, match=r"\"gradients\", but the class is no subclass of .*NetworkLearner"):
         check_learner(SaysGradients())
+
+
+class Scales(Constant):
+    def cast(self, data: Any, ctx: Any) -> Any:
+        ctx.public[:] *= 0.9
+        return (yield from super().cast(data, ctx))
+
+
+def test_the_suite_reports_a_cast_that_changes_the_public_rows() -> None:
+    with pytest.raises(ConformanceError, match="`cast` changes the public rows in place"):
+        check_method(Scales())
 
 
 @dataclass(frozen=True)
