@@ -383,13 +383,14 @@ class Planned:
 class Plan:
     """What a cast would train and send, known before it runs.
 
+    models: how many models are trained. carries: what the ballot carries, in words.
     counts: the exact numbers of rows of each class that the ballot would carry, by the name of their array.
     contents: every array and model of the ballot; empty if the method does not list them.
     """
 
     models: int
     carries: str
-    bytes: int | None  # None if the size depends on the training
+    bytes: int | None = None  # None if the size depends on the training
     sends_models: bool = False  # whether the ballot carries models that were trained on the party's rows
     counts: Mapping[str, Array] = field(default_factory=dict)
     contents: Sequence[Planned] = ()

@@ -11,6 +11,7 @@ import numpy as np
 from .. import plugins
 from ..ballot.keys import check_keys
 from ..errors import ElectionError, OneBallotWarning
+from ..fleet.learner import NetworkLearner
 from ..interfaces import Learner, Method
 from ..limits import check_limits
 from ..peers import Peer
@@ -155,6 +156,21 @@ def check_learner(method: Method | Peer, role: str, learner: Learner, target: Ta
         raise ElectionError(
             f"{method.name}: the {role} learner must provide {' and '.join(lacking)}; {learner.name} doesn't.{advice}"
         )
+    if "gradients" in method.needs[role] and not isinstance(learner, NetworkLearner):
+        raise ElectionError(
+            f"{method.name}: the {role} learner must provide gradients; {learner.name} declares them, but is no "
+            "subclass of oneballot.fleet.learner.NetworkLearner, whose networks methods use. Use torch."
+        )
+
+
+def learner_of(method: Method, learners: Mapping[str, Learner], role: str) -> Learner:
+    """The learner of a role that the method requests. Raises TypeError unless its `needs` declares the role."""
+    if role not in method.needs:
+        declared = ", ".join(sorted(method.needs)) or "none"
+        raise TypeError(
+            f"method {method.name} requests a learner for the role {role!r}; the roles in its `needs` are: {declared}"
+        )
+    return learners[role]
 
 
 def _check_rows(election: Election, role: str, learner: Learner) -> None:

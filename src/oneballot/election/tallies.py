@@ -10,7 +10,7 @@ from pydantic import Field
 
 from ..ballot.keys import public_key, server_public_key
 from ..errors import ElectionError, KeyFileError
-from ..settings import settings
+from ..settings import Section, settings
 
 if TYPE_CHECKING:
     from ..interfaces import Method
@@ -22,7 +22,7 @@ UNIT_OF_LEVEL = {"L1": "party", "L2": "row"}
 
 
 @settings
-class Tallies:
+class Tallies(Section):
     """a, b: the public keys of the two servers, as `oneballot keys new NAME --for-server` prints them.
 
     a_signs, b_signs: the public keys that verify what each server signs, its partials and lists of ballots; those of

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..ballot.encryption import require_server_key
 from ..ballot.seal import check_size, seal
 from ..ballot.signatures import check_signer
 from ..data.rows import fill_rows, fill_tokens
-from ..election.checks import check_quorum
+from ..election.checks import check_quorum, learner_of
 from ..election.election import Election
 from ..election.names import check_party_name
 from ..election.tallies import check_two_tallies_can_start
@@ -91,7 +92,8 @@ def cast_steps(
 
 
 def _job(ctx: PartyContext, data: Data, key: Ed25519PrivateKey | None, learners: Mapping[str, Learner]) -> Job[Ballot]:
-    return Job(_cast(ctx, data, key, learners), learners.__getitem__, ctx.party, ctx.election.digest, {})
+    learner = partial(learner_of, ctx.election.method, learners)
+    return Job(_cast(ctx, data, key, learners), learner, ctx.party, ctx.election.digest, {})
 
 
 def _cast(

@@ -124,9 +124,12 @@ def close(election: Election, counter: BallotCounter, ctx: TallyContext) -> Step
     if (risk := election.method.risk_in(election)) and counter.votes() >= ENOUGH_PARTIES:
         ctx.warn(risk)
     (model,) = yield Together([ctx.job(election.method.close, counter.count, ctx)])
-    if not hasattr(model, "predict_proba"):
+    if not isinstance(model, Model):
         kind = type(model).__name__
-        raise TypeError(f"`close` of the method {election.method.name} returned {kind}; return a Model")
+        raise TypeError(
+            f"`close` of the method {election.method.name} returned {kind}; return an interfaces.Model, such as "
+            "one that a Fit has trained"
+        )
     temperature = _temperature(ctx)
     verdict = judge(model, counter.count, ctx)
     outcome = _outcome(election, attach_sandbox(model), counter, ctx, verdict, temperature)
