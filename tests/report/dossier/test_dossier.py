@@ -273,7 +273,8 @@ def test_an_encrypted_ballot_is_readable_by_the_server_alone(clinic: Path) -> No
     assert record["readable_by"]["encrypted"]
     assert record["readable_by"]["key"] == public
     assert record["readable_by"]["fingerprint"] in text
-    assert "exact votes" in text
+    assert "They are protected by encryption and by trust in the server" in text
+    assert "not encrypted" not in text
     sealed = "ballots/clinic-a.ballot"
     failed = run("inspect", sealed, "--election", "election.toml", "--dossier", "i.html", status=1)
     assert "is encrypted" in failed.output
@@ -282,6 +283,16 @@ def test_an_encrypted_ballot_is_readable_by_the_server_alone(clinic: Path) -> No
     records = [read(clinic / name)[1] for name in ("d.html", "i.html", "o.html")]
     assert len({record["seals"]["ballot_digest"] for record in records}) == 1
     assert [record["stage"] for record in records] == ["sealed"] * 3
+
+
+def test_without_a_server_key_no_page_says_that_encryption_protects_the_votes(clinic: Path) -> None:
+    agree("fedkt", "--level", "L1", "--epsilon", "5", "--server-key", "none")
+    cast("--dossier", "d.html")
+    run("inspect", "ballots/clinic-a.ballot", "--dossier", "alone.html")
+    text = read(clinic / "d.html")[0]
+    assert "exact votes and is not encrypted: anyone who can read the box or has the file reads them" in text
+    for page in (text, read(clinic / "alone.html")[0]):
+        assert "protected by encryption" not in page
 
 
 def test_inspect_makes_the_same_page_from_a_ballot(clinic: Path) -> None:
