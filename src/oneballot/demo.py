@@ -106,12 +106,12 @@ def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> di
 
 def _write_dossier(page: Path, election: Election, ballot: Ballot, rows: Path) -> dict[str, str]:
     """The release dossier of one party. Small counts are allowed: the digits are public."""
-    data, about = read_rows(election, rows)
+    _, about = read_rows(election, rows)
     release = Release(PartyContext(election, ballot.party), "planned", CountRule(small="allow"), rows=about)
     for earlier in (page, twin_of(page)):
         earlier.unlink(missing_ok=True)
     try:
-        write_dossier(page, of_release(sealed_release(release, ballot, data), page.name))
+        write_dossier(page, of_release(sealed_release(release, ballot), page.name))
     except MissingExtra as error:
         warnings.warn(str(error), OneBallotWarning, stacklevel=2)
         return {}

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 import subprocess
 from html import unescape
 from html.parser import HTMLParser
@@ -158,6 +159,58 @@ def test_the_page_says_how_long_the_party_trained_and_the_ballot_does_not(clinic
     assert again["seconds"] is None  # nothing was trained, and the page is unchanged
     assert read(clinic / "d.html")[1]["seconds"] == record["seconds"]
     assert (clinic / "ballots" / "clinic-a.ballot").read_bytes() == first
+
+
+def test_a_page_of_a_ballot_that_was_cast_earlier_shows_its_rows_columns_and_learners(clinic: Path) -> None:
+    agree()
+    chosen = ("--learner", "local=sklearn:estimator=RandomForestClassifier,params.n_estimators=3")
+    cast(*chosen, "--small-counts", "suppress")  # no page was asked for
+    kept = clinic / "ballots" / "clinic-a.rows.json"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    digest = hashlib.sha256((clinic / "a.csv").read_bytes()).hexdigest()
+    Path("a.csv").write_text("another file\n")
+    cast("--dossier", "d.html", "--small-counts", "suppress")
+    text, record = read(clinic / "d.html")
+    assert record["rows"]["sha256"] == digest
+    assert record["rows"]["withheld"] == {"rare": 4}
+    assert record["rows"]["dropped"] == {"no label": 1}
+    assert sum(record["rows"]["by_class"].values()) == record["rows"]["used"] == 116
+    assert record["seconds"] > 0
+    assert record["election"]["learners"]["local"]["params"]["n_estimators"] == 3
+    assert "Columns of the file that were ignored: comment" in text
+    kept.unlink()  # as in the outbox of an older version
+    cast("--dossier", "old.html", "--small-counts", "suppress")
+    text, record = read(clinic / "old.html")
+    assert record["rows"] is None
+    assert "was not read for this page" in text
+
+
+def test_the_record_of_rows_belongs_to_one_ballot(clinic: Path) -> None:
+    agree()
+    cast("--small-counts", "allow")
+    first = (clinic / "ballots" / "clinic-a.rows.json").read_bytes()
+    Path("a.csv").write_text("\n".join(Path("a.csv").read_text().splitlines()[:100]) + "\n")
+    cast("--small-counts", "allow", "--recast")
+    assert (clinic / "ballots" / "clinic-a.1.rows.json").read_bytes() == first
+    second = json.loads((clinic / "ballots" / "clinic-a.rows.json").read_bytes())
+    assert second["in_file"] == 99
+    (clinic / "ballots" / "clinic-a.rows.json").write_bytes(first)
+    cast("--dossier", "d.html", "--small-counts", "allow")
+    assert read(clinic / "d.html")[1]["rows"] is None, "a record of another ballot is not shown"
+
+
+def test_a_small_number_of_people_is_refused_also_after_the_cast(clinic: Path) -> None:
+    lines = [line.split(",") for line in Path("a.csv").read_text().splitlines()]
+    seen = [f"p{i % 3 if row[-1] == 'rare' else i}" for i, row in enumerate(lines[1:])]
+    rows = [",".join([*row, name]) for row, name in zip(lines[1:], seen, strict=True)]
+    Path("a.csv").write_text("\n".join([",".join([*lines[0], "patient"]), *rows, *rows[:4] * 3]) + "\n")
+    public = Path("public.csv").read_text().splitlines()
+    ids = [f"{line},{'patient' if i == 0 else f'q{i}'}" for i, line in enumerate(public)]
+    Path("public.csv").write_text("\n".join(ids) + "\n")
+    agree("ensemble", "--id", "patient")
+    cast()  # 16 rows of class "rare", of 3 patients; without a page nothing is held against a limit
+    failed = cast("--dossier", "d.html", status=1)
+    assert "16 rows of class rare with 3 different IDs" in failed.output
 
 
 def test_hashes_tie_page_json_and_ballot_together(clinic: Path) -> None:
@@ -396,7 +449,7 @@ def test_the_hash_of_the_file_is_that_of_the_rows_that_were_read(clinic: Path) -
     read_file = hashlib.sha256(path.read_bytes()).hexdigest()
     path.write_text("something else")
     ctx, rule = PartyContext(election, "clinic-a"), CountRule(small="allow")
-    release = sealed_release(Release(ctx, "planned", rule, rows=about), cast_data(ctx, data), data)
+    release = sealed_release(Release(ctx, "planned", rule, rows=about), cast_data(ctx, data))
     assert of_release(release, "d.html").rows.sha256 == read_file
 
 

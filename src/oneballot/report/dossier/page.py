@@ -99,7 +99,7 @@ def _kinds(contents: list[Content]) -> str:
 
 def _rows(rows: Rows | None) -> Iterator[Block]:
     if rows is None:
-        yield "The ballot was sealed earlier, so the party's file was not read for this page."
+        yield "The party's file was not read for this page, and there is no record of the rows that were cast."
         return
     yield Notice(INSIDE, "warning")
     steps = [["in the file", rows.in_file]]
