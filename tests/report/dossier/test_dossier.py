@@ -122,6 +122,7 @@ def test_a_dry_run_writes_planned_arrays_without_samples_or_hashes(clinic: Path)
     assert all(each["sha256"] is None and each["sample"] is None for each in record["contents"])
     assert record["contents"][0] | {"type": "int64", "shape": [3], "bytes": 24} == record["contents"][0]
     assert "This is a plan" in text
+    assert "What leaves 1 array and 3 models, size known after training" in text
     assert "Nothing has been trained or sent" in text
     assert re.search(r"seen int64 3 24 B [^.]* after training model a model", text)
     assert "Hashes Sign-off In short" in text, "the sign-off is in the list of contents"
@@ -292,9 +293,56 @@ def test_every_content_has_a_meaning_and_a_sample(clinic: Path, method: str) -> 
     assert not any("not described" in each["meaning"] for each in record["contents"])
 
 
+def test_the_page_has_the_settings_of_method_and_learners(clinic: Path) -> None:
+    agree()
+    learner = ("--learner", "local=sklearn:estimator=DecisionTreeClassifier")
+    cast("--dossier", "d.html", "--small-counts", "allow", *learner)
+    text, record = read(clinic / "d.html")
+    agreed = record["election"]
+    for name, value in agreed["settings"].items():
+        assert f"{name} {value if isinstance(value, str) else json.dumps(value)}" in text
+    assert "learner of the local model estimator DecisionTreeClassifier" in text
+    assert "A party may choose others" not in text
+    run("inspect", "ballots/clinic-a.ballot", "--election", "election.toml", "--small-counts", "allow",
+        "--dossier", "i.html")  # fmt: skip
+    assert "A party may choose others" in read(clinic / "i.html")[0]
+
+
+@pytest.mark.parametrize("features", ["none", "fourier"])
+def test_sums_are_shown_by_feature_in_units_of_rows(clinic: Path, features: str) -> None:
+    agree("analytic")
+    text = Path("election.toml").read_text().replace('features = "fourier"', f'features = "{features}"')
+    Path("election.toml").write_text(text)
+    cast("--dossier", "d.html", "--small-counts", "allow")
+    contents = {each["name"]: each for each in read(clinic / "d.html")[1]["contents"]}
+    sample = contents["sums"]["sample"]
+    assert sample["header"] == ["feature", "no", "rare", "yes"]
+    names = [row[0] for row in sample["rows"]]
+    constant = float(re.search(r"divided by ([\d.]+), is the number of rows", contents["sums"]["note"])[1])
+    rows = [round(float(value) / constant) for value in sample["rows"][-1][1:]]
+    stated = {each["group"]: each["rows"] for each in read(clinic / "d.html")[1]["counts"]["stated"]}
+    assert rows == [stated["no"], stated["rare"], stated["yes"]]
+    products = contents["gram"]["sample"]
+    assert products["header"][1:] == [row[0] for row in products["rows"]][:7]
+    assert contents["sums"]["checkable"] == (features == "none")
+    if features == "none":
+        numbers, wards = ["age", "age is missing", "dose", "dose is missing"], ["north", "south", "missing"]
+        assert names == [*numbers, *(f"ward is {each}" for each in wards), "constant"]
+        election = Election.read("election.toml")
+        data, _ = read_rows(election, Path("a.csv"))
+        z = election.method.feature_map(PartyContext(election, "clinic-a"))(data.X)
+        shown = np.array([[float(value) for value in row[1:]] for row in products["rows"]])
+        assert shown == pytest.approx((z.T @ z)[:, :7], abs=0.02)  # each row is rounded to the grid
+    else:
+        assert names[0] == "Fourier feature 1"
+        assert "a person cannot judge" in contents["sums"]["note"]
+
+
 def test_at_l2_the_page_says_why_counts_are_exempt_and_what_the_audit_found(clinic: Path) -> None:
     agree("fedkt", "--level", "L2", "--epsilon", "4")
     text, record = read_after(cast("--dossier", "plain.html"), clinic / "plain.html")
+    assert "Not audited" in text
+    assert "add --audit run to the command" in text
     assert "The audit was not run" in text
     assert record["attacks"]["command"] == "oneballot audit election.toml --json > audit.json"
     assert "none of them is an exact count" in text
@@ -306,6 +354,7 @@ def test_at_l2_the_page_says_why_counts_are_exempt_and_what_the_audit_found(clin
     text, record = read_after(cast("--dossier", "d.html", "--audit", "audit.json"), clinic / "d.html")
     assert record["attacks"]["measured"] == "audit"
     assert f"{audit['with_noise']['epsilon']:.3f}" in text
+    assert "Not audited" not in text
     Path("audit.json").write_text(json.dumps(audit | {"election": "0" * 64}))
     assert "another election" in cast("--dossier", "e.html", "--audit", "audit.json", status=1).output
     assert "give --dossier" in cast("--audit", "run", status=1).output
