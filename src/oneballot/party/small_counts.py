@@ -13,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 
+from ..election.election import Election
 from ..election.targets import Target
 from ..errors import SmallCount
 from ..interfaces import Context
@@ -27,6 +28,9 @@ class CountRule:
 
     min_count: int = 10
     small: Handling = "refuse"
+
+
+DEFAULT = CountRule()
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,18 @@ def suppress_small(data: Data, counts: Sequence[ReleasedCount], rule: CountRule,
     y = data.y.copy()
     y[:, small] = 0
     return replace(data, y=y), small
+
+
+def describe_small(counts: Sequence[ReleasedCount], election: Election) -> str | None:
+    """A sentence about the smallest exact number that a ballot at L0 states, for a party that set no limit."""
+    small = [count for count in counts if count.is_small(DEFAULT)]
+    if not small or election.level != "L0" or election.shared:
+        return None
+    fewest = min(small, key=lambda count: (count.rows if count.ids is None else count.ids, count.rows))
+    return (
+        f"The ballot states exactly {fewest}, which could single people out. --min-count {DEFAULT.min_count} refuses "
+        "to send such numbers; --small-counts suppress casts without these rows."
+    )
 
 
 def count_ids(data: Data, classes: Sequence[object], target: Target) -> dict[str, int] | None:

@@ -37,7 +37,7 @@ from .record import CastRecord, describe_cast, read_cast
 from .release import Release, Review, check_release, plan_release, sealed_release
 from .rows import RowsUsed, read_rows
 from .shared_count import plan_cast
-from .small_counts import CountRule
+from .small_counts import CountRule, describe_small
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -132,6 +132,7 @@ def cast_file(
         "seconds": release.seconds if trained else None,
         "abstained": ballot.abstained,
         "rows_held": release.held.rows,
+        "small_count": describe_small(release.counts, election) if rule is None else None,
         "delivered": box is not None,
         "name": name,
         "encrypted_to": _encrypted_to(election),
@@ -170,6 +171,7 @@ def preview(
     ctx.check(rows)
     if review is not None:
         review(release)
+    small = describe_small(release.counts, election) if rule is None else None
     counts = zip(election.classes, election.target.class_counts(rows.y), strict=False)
     return {
         "election": f"{election.name}, {election.digest[:16]}…",
@@ -178,6 +180,7 @@ def preview(
         "classes": ", ".join(f"{name}: {count}" for name, count in counts),
         "models_to_train": plan.models,
         "ballot_carries": plan.carries,
+        **({"small_count": small} if small else {}),
         **({"reveals": MODEL_REVEALS} if plan.sends_models else {}),
         **({"beware": f"it {release.held.describe()}: {ANYONE}"} if release.held.rows else {}),
         "bytes": "known after training" if plan.bytes is None else f"{plan.bytes:,}, and up to 2 kB of manifest",

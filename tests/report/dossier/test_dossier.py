@@ -253,6 +253,18 @@ def test_the_options_for_small_counts_work_without_a_page(clinic: Path) -> None:
     cast("--small-counts", "suppress")
 
 
+def test_a_cast_without_a_limit_names_the_smallest_number_that_it_states(clinic: Path) -> None:
+    agree()
+    note = "The ballot states exactly 4 rows of class rare, which could single people out. --min-count 10 refuses"
+    for more in (["--dry-run"], []):
+        assert note in " ".join(cast(*more).output.split())
+    assert "single people out" not in cast("--small-counts", "allow").output
+    agree_again = ("--method", "analytic", "--level", "L2", "--epsilon", "4", "--server-key", "none")
+    run("new", "private.toml", "--public", "public.csv", "--label", "ill", *agree_again)
+    private = ("cast", "private.toml", "--party", "clinic-a", "--data", "a.csv", "--keep", "private")
+    assert "single people out" not in run(*private, "--dry-run").output
+
+
 def test_a_model_cannot_be_checked_by_a_person_and_membership_figures_are_given(clinic: Path) -> None:
     agree()
     cast("--dossier", "d.html", "--small-counts", "suppress")
