@@ -234,6 +234,12 @@ class Method(Plugin):
         return False
 
     @property
+    def asks_members(self) -> bool:
+        """Whether the final model is made of the parties' own models (`Model.sandboxed`). Without public rows to distil
+        one model from them, `oneballot tally --publish` is then refused before it counts."""
+        return False
+
+    @property
     def risk(self) -> str:
         """What one party that lies can do with these settings, and what to set instead, in a sentence or two. Empty if
         its influence is bounded. `oneballot check` prints it, and a tally of five or more ballots warns of it."""

@@ -123,13 +123,15 @@ class RowPart:
 
     "number": a number from 0 to 1 (dates too). "category": one feature of several is 1, the others are 0. "text":
     signed counts of words, of length 1. "image": bytes. "tokens": whole numbers. "features": any numbers.
-    missing: of a number: a last feature is 1 where it is missing. blank: of a category: all features may be 0.
+    missing: of a number: a last feature is 1 where it is missing. blank: of a category: all features may be 0. names:
+    of the features, for people; empty if they have none.
     """
 
     kind: Literal["number", "category", "text", "image", "tokens", "features"]
     width: int
     missing: bool = False
     blank: bool = False
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -400,10 +402,12 @@ class Plan:
 class Sample:
     """Some of an array's contents as a table for people. `note` says how to check it.
 
-    public: the number of the public row that each row of the table is about, if any.
+    public: the number of the public row that each row of the table is about, if any. checkable: whether a person can
+    judge it by reading.
     """
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
     public: tuple[int, ...] = ()
+    checkable: bool = True

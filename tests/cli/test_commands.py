@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import warnings
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -195,6 +197,11 @@ def test_the_demo_runs_and_its_files_work(tmp_path: Path, monkeypatch) -> None:
     assert opened > 0.9
     assert all(Path(path).exists() for path in shown["saved"].values())
     assert run_json("evaluate", "demo/outcome", "--data", "demo/test.csv")["accuracy"] == opened
+    text = " ".join(unescape(re.sub("<[^>]*>", " ", Path("demo/report.html").read_text("utf-8"))).split())
+    assert f"the best party's own model (chosen on these rows) {best:.1%}".replace("%", " %") in text
+    assert re.search(r"tally \d+\.\d s at the server", text)
+    assert json.loads(Path("demo/dossier.json").read_text())["seconds"] > 0
+    assert run_json("log", "demo/outcome")["intact"]
 
 
 @pytest.mark.slow

@@ -138,6 +138,8 @@ def command(
         if held := RowsHeld(done["rows_held"]).describe():
             where = "Only the holder of the server's key can read them" if done["encrypted_to"] else READABLE
             print(f"The ballot {held}. {where}.")
+        if done["small_count"]:
+            print(done["small_count"])
         print("Privacy", "\n  ".join(done["privacy_spent"]))
         for line in done["expect"]:
             print(line)

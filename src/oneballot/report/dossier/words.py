@@ -13,6 +13,15 @@ UNMEASURED = (
     "At L0 there is no noise, so nothing is promised. OneBallot has not measured an attack on this type of ballot: "
     "assume that someone who knows most of your rows could learn something about the others."
 )
+MODEL_ONLY = "The guarantee below is for those who see the final model only."
+EXACT_VOTES = {
+    True: "This ballot holds exact votes. They are protected by encryption and by trust in the server, which adds "
+    f"noise when it counts. {MODEL_ONLY}",
+    False: "This ballot holds exact votes and is not encrypted: anyone who can read the box or has the file reads "
+    f"them. The server adds noise only when it counts. {MODEL_ONLY}",
+    None: "This ballot holds exact votes. The server adds noise only when it counts.",
+}
+"""By whether ballots are encrypted; None if the election is unknown."""
 
 
 def describe_guarantee(ledger: Ledger, election: Election | None) -> Guarantee:
@@ -27,10 +36,7 @@ def describe_guarantee(ledger: Ledger, election: Election | None) -> Guarantee:
     elif ledger.rehearsal:
         words.append("This is a rehearsal and NOT PRIVATE: its noise can be reproduced from its seed.")
     elif ledger.level == "L1" and ledger.epsilon is None:
-        words.append(
-            "This ballot holds exact votes. They are protected by encryption and by trust in the server, which adds "
-            "noise when it counts. The guarantee below is for those who see the final model only."
-        )
+        words.append(EXACT_VOTES[None if election is None else election.encrypted])
     stated = ledger
     if election is not None and ledger.level == "L1" and election.guarantee and not ledger.rehearsal:
         stated = election.guarantee.planned()
