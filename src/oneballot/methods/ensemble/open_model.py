@@ -18,11 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import OneBallotError
-<<<<<<< HEAD
-from ...influence import LOOSE_SHARE, MOST_SHARE, cap_weights, most_share
-=======
-from ...influence import cap_weights, most_rows
->>>>>>> targets
+from ...influence import LOOSE_SHARE, MOST_SHARE, cap_weights, most_rows, most_share
 from ...interfaces import AskModel, Context, HasReplaceableMembers
 from ...types import Array, Blob, Contents
 from .average import hash_name, pack_names
