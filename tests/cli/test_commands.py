@@ -345,7 +345,7 @@ class TestEpsilon:
         assert result.keys() == self.KEYS
         assert round(result["epsilon"], 4) == 1.4718
         definition = [result[key] for key in ("unit", "adjacency", "mechanism", "scale")]
-        assert definition == ["row", "replace", "laplace", 25]
+        assert definition == ["patient", "replace", "laplace", 25]
         paper = run_json("epsilon", "--mechanism", "laplace", "--gamma", 0.04, "--queries", 40, "--accountant", "paper")
         assert round(paper["epsilon"], 2) == 2.59
 
