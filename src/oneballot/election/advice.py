@@ -74,9 +74,9 @@ def _on_public_rows(election: Election) -> str:
     if "claim" in election.roles and rows < ENOUGH_PUBLIC_ROWS:
         few = f"{rows:,} public rows are too few to compare parties with; {ENOUGH_PUBLIC_ROWS} or more would be used. "
         return (
-            f"{few if rows else ''}Without public rows parties are compared by their columns' ranges. Expect a little "
-            "less accuracy where they differ (docs/results/open_ensemble.md), and trust every party: one that lies can "
-            "decide. A hundred unlabelled rows (--public FILE) help with both."
+            f"{few if rows else ''}Without public rows parties are compared by their columns' ranges. Expect the same "
+            "accuracy where they are alike, and up to 10 points less where they share few classes; trust every party, "
+            "because one that lies can decide. A hundred unlabelled rows (--public FILE) help with both."
         )
     if "claim" in election.roles:
         return f"The {rows:,} public rows are only a background: models learn from the parties' own rows. Few suffice."
