@@ -57,9 +57,9 @@ class Casting(Settings):
         exact = self._sends_counts and ctx.level != "L2"
         counts = {"seen": ctx.target.class_counts(data.y)} if exact else {}
         if self.ballot == "models":
-            models = {"model": students or teachers * halves, "second": (students or teachers) * plain}
-            contents += [Planned(f"{kind}.{i}", "model") for kind, number in models.items() for i in range(number)]
-            carries, opened = f"{sum(models.values())} models", ctx.level == "L0"
+            names = self._model_names(students * (1 + plain) or teachers * (halves + plain))
+            contents += [Planned(name, "model") for name in names]
+            carries, opened = f"{len(names)} models", ctx.level == "L0"
             return Plan(trained, carries, None, sends_models=opened, counts=counts, contents=contents)
         size = self.encoding(ctx).size(rows)
         contents.append(Planned("votes", "uint8", (size,)))
@@ -92,8 +92,10 @@ class Casting(Settings):
         if not len(data) and ctx.level != "L2":  # at L2 an empty silo casts a ballot like any other
             raise Abstain("it has no rows")
         queries = self._rows(ctx, all_at="L1")  # noise comes later there, so students may learn from all rows
-        kinds = {"open": self.open_vote != "off", "second": bool(self.second_choice)}
-        teachers = Teachers.of(data, ctx, self.partitions, self.subset_count, queries, **kinds)
+        opened, second_choice = self.open_vote != "off", bool(self.second_choice)
+        teachers = Teachers.of(
+            data, ctx, self.partitions, self.subset_count, queries, open=opened, second=second_choice
+        )
         class_counts = ctx.target.class_counts(data.y)
         rows, tasks = teachers.tasks(ctx)
         self._warn_of_weak_teachers(class_counts, teachers, ctx)
@@ -120,16 +122,19 @@ class Casting(Settings):
             second = None if plain is None else plain.mean(axis=1)
         contents: dict[str, Array | Blob] = {}
         if self.ballot == "models":
-            count = len(models) - (0 if plain is None else self.partitions * (1 if self.students else plain.shape[1]))
-            contents |= {
-                f"model.{i}" if i < count else f"second.{i - count}": models[i].dump() for i in range(len(models))
-            }
+            contents |= {name: models[i].dump() for i, name in enumerate(self._model_names(len(models)))}
         else:
             contents["votes"] = self.encoding(ctx).encode(probabilities, second)
         if self._sends_counts:
             limited = ctx.target.class_counts(ctx.limit_rows(data).y)
             contents["seen"] = np.maximum(ctx.release(limited, cell="class counts"), 0)
         return contents
+
+    def _model_names(self, total: int) -> list[str]:
+        """The names of a ballot's models: the last ones, one beside each teacher or student, make second choices."""
+        each = 3 if self._sends_teachers else 2
+        second = total // each if self.second_choice else 0
+        return [f"model.{i}" for i in range(total - second)] + [f"second.{i}" for i in range(second)]
 
     @property
     def _sends_counts(self) -> bool:

@@ -239,8 +239,8 @@ class FedKT(Casting):
         most = self.partitions * (self.subset_count * len(asked) if self._sends_teachers else 1)
         if not blobs or len(blobs) > most or len(blobs) % (self.partitions * len(asked)):
             raise Spoiled(f"{len(blobs)} models: expected {most} (fewer only if the party has fewer rows than subsets)")
-        if len(plain) != (len(blobs) // len(asked) if self.second_choice else 0):
-            raise Spoiled(f"{len(plain)} models for second choices: expected one beside each of the others")
+        if len(plain) != (expected := len(blobs) // len(asked) if self.second_choice else 0):
+            raise Spoiled(f"{len(plain)} models for second choices: expected {expected}")
         # Each model predicts the whole public set: the sandbox already holds that array.
         public = public_rows(ctx)
         replies = [ctx.ask(blob, public, classes=classes)[asked[i % len(asked)]] for i, blob in enumerate(blobs)]

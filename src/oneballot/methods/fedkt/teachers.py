@@ -1,7 +1,7 @@
 """A party's teachers: its rows are partitioned into subsets, and each subset trains one (Algorithm 1, lines 2 to 5).
 
 Under the open vote a teacher is two models, cross-fitted: each is trained with one half of the public set as *not mine*
-and predicts the other half. For second choices there is a third, *plain* one, trained on the party's rows alone: a model
+and predicts the other half. Second choices come from a third, *plain* one, trained on the party's rows alone: a model
 that has learned to call public rows *not mine* ranks the other classes almost at random there.
 """
 
@@ -27,20 +27,12 @@ class Teachers:
     queries: Array  # rows of the public set
     classes: int
     open: bool
-    second: bool = False
+    second: bool
     all_train: bool = False
 
     @classmethod
     def of(
-        cls,
-        data: Data,
-        ctx: Context,
-        partitions: int,
-        subsets: int,
-        queries: Array,
-        *,
-        open: bool,
-        second: bool = False,
+        cls, data: Data, ctx: Context, partitions: int, subsets: int, queries: Array, *, open: bool, second: bool
     ) -> Teachers:
         if ctx.level != "L2":  # at L2 the number of teachers must not reveal the number of rows
             subsets = min(subsets, len(data))
