@@ -5,7 +5,7 @@ ONEBALLOT_DATA=… python benchmarks/second_choice.py [--data digits mnist] [--b
 
 10 parties. Networks on MNIST (an MLP, 20 epochs at the parties, 30 at the tally; foreign public rows: as many of
 Fashion-MNIST's test set), XGBoost on tables (each column of the public rows shuffled on its own), forests on the
-digits. Prints a Markdown table of accuracies, means ± standard deviations (number of seeds). With --lines, finished
+digits. Prints a Markdown table of accuracies, means ± sample standard deviations (number of seeds). With --lines, finished
 cells are kept in a file and not repeated. --rows: so many private rows at most.
 """
 
@@ -95,7 +95,10 @@ def main() -> None:
         found[cell[:3]][cell[3]].append(known[cell])
     print("| data | β | public rows | without | with second choice |\n|---|---|---|---|---|")
     for (data, beta, public), figures in found.items():
-        cells = [f"{np.mean(v):.1f} ± {np.std(v):.1f} ({len(v)})" if (v := figures[k]) else "–" for k in ("no", "yes")]
+        cells = [
+            f"{np.mean(v):.1f} ± {np.std(v, ddof=len(v) > 1):.1f} ({len(v)})" if (v := figures[k]) else "–"
+            for k in ("no", "yes")
+        ]
         print(f"| {data} | {beta:g} | {public} | {' | '.join(cells)} |")
 
 

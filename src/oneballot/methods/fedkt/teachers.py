@@ -60,10 +60,9 @@ class Teachers:
 
     def predictions(self, replies: Sequence[Array], ctx: Context) -> Array:
         """Probabilities on the queries, `(partitions, subsets, queries, classes)`, the two halves joined."""
-        trained = len(self._trained())
-        joined = join_halves(replies[: 2 * trained], self.queries, ctx) if self.open else replies
-        fixed = np.eye(self.classes + self.open)[self._fixed_labels(ctx)]
-        return self._by_subset(joined, fixed)
+        if self.open:
+            replies = list(join_halves(replies[: 2 * len(self._trained())], self.queries, ctx))
+        return self._by_subset(replies, np.eye(self.classes + self.open)[self._fixed_labels(ctx)])
 
     def plain_predictions(self, replies: Sequence[Array]) -> Array:
         """Those of the plain teachers, `(partitions, subsets, queries, classes)`; 0 for a subset without rows."""
