@@ -5,8 +5,8 @@ ONEBALLOT_DATA=… python benchmarks/second_choice.py [--data digits mnist] [--b
 
 10 parties. Networks on MNIST (an MLP, 20 epochs at the parties, 30 at the tally; foreign public rows: as many of
 Fashion-MNIST's test set), XGBoost on tables (each column of the public rows shuffled on its own), forests on the
-digits. Prints a Markdown table of accuracies, means ± standard deviations (number of seeds). With --lines, finished
-cells are kept in a file and not repeated. --rows: so many private rows at most.
+digits. Prints a Markdown table of accuracies, means ± sample standard deviations (number of seeds). With --lines,
+finished cells are kept in a file and not repeated. --rows: so many private rows at most.
 """
 
 from __future__ import annotations
@@ -66,6 +66,12 @@ def accuracy(data: str, beta: float, public: str, second: bool, seed: int, most:
     return 100 * float((done.outcome.probabilities(X_test).argmax(axis=1) == y_test).mean())
 
 
+def summary(figures: list[float]) -> str:
+    if not figures:
+        return "–"
+    return f"{np.mean(figures):.1f} ± {np.std(figures, ddof=len(figures) > 1):.1f} ({len(figures)})"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", choices=LEARNERS, default=list(LEARNERS))
@@ -95,7 +101,7 @@ def main() -> None:
         found[cell[:3]][cell[3]].append(known[cell])
     print("| data | β | public rows | without | with second choice |\n|---|---|---|---|---|")
     for (data, beta, public), figures in found.items():
-        cells = [f"{np.mean(v):.1f} ± {np.std(v):.1f} ({len(v)})" if (v := figures[k]) else "–" for k in ("no", "yes")]
+        cells = [summary(figures[choice]) for choice in ("no", "yes")]
         print(f"| {data} | {beta:g} | {public} | {' | '.join(cells)} |")
 
 

@@ -25,7 +25,7 @@ def test_parties_cast_together_as_they_would_alone(make_election, parties) -> No
 
 @pytest.mark.parametrize(
     ("method", "tiers"),
-    [(ob.FedKT.paper(), {"teacher": 5 * 10, "student": 5 * 2}), (ob.FedKT(), {"teacher": 5 * 2})],
+    [(ob.FedKT.paper(), {"teacher": 5 * 10, "student": 5 * 2}), (ob.FedKT(), {"teacher": 5 * 3})],
     ids=["paper", "open"],
 )
 def test_each_tier_of_all_parties_is_one_fit_many_call(method, tiers, make_election, parties, monkeypatch) -> None:

@@ -270,10 +270,10 @@ def of_the_silo(self: Teachers) -> Any:
 
 
 def as_many_as_rows(
-    cls: Any, data: Data, ctx: Any, partitions: int, subsets: int, queries: Any, *, open: bool
+    cls: Any, data: Data, ctx: Any, partitions: int, subsets: int, queries: Any, *, open: bool, second: bool
 ) -> Teachers:
     deals = [ctx.assign_subsets(data, min(subsets, len(data)), "partition", j) for j in range(partitions)]
-    return Teachers(data, deals, queries, len(ctx.classes), open)
+    return Teachers(data, deals, queries, len(ctx.classes), open, second)
 
 
 def unbounded_weights(patch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 from sklearn.tree import DecisionTreeClassifier
 
 import oneballot as ob
 from oneballot.ballot.seal import seal
 from oneballot.errors import ElectionError, OneBallotWarning, Spoiled
+from oneballot.methods.fedkt.votes import CLAIM
 from oneballot.party.cast import cast_together
 from oneballot.party.context import PartyContext
 from oneballot.server.context import TallyContext
@@ -126,8 +128,9 @@ def test_a_plan_gives_the_number_of_models_and_the_size_of_the_ballot(name: str,
     contents = ob.cast(election, data.X, data.y, party="party-1").contents
     assert plan.bytes == sum(array.nbytes for array in contents.values())
     method = election.method
-    teachers = method.partitions * method.subsets * (1 if method.open_vote == "off" else 2)
-    assert plan.models == teachers + (method.partitions if method.students else 0)
+    second = int(method.second_choice)
+    teachers = method.partitions * method.subsets * ((1 if method.open_vote == "off" else 2) + second)
+    assert plan.models == teachers + (method.partitions * (1 + second) if method.students else 0)
 
 
 def mean_accuracy(digits, method: ob.FedKT) -> float:
@@ -160,8 +163,11 @@ def test_weights_help_where_parties_differ(weights: str, digits, plain_accuracy)
 def test_a_teacher_never_predicts_rows_it_was_trained_on_as_not_mine(make_election, parties) -> None:
     election = make_election(method=ob.FedKT(subsets=3, partitions=2, queries=0.7))
     steps = election.method.cast(parties["party-1"], PartyContext(election, "party-1"))
-    asked = []
-    for task in next(steps).tasks:
+    asked, tasks = [], next(steps).tasks
+    plain = [task for task in tasks if not (task.targets == 10).any()]
+    assert len(plain) == 6, "one a subset, for second choices"
+    assert all(task.rows.max() < len(parties["party-1"]) for task in plain)
+    for task in tasks[:12]:
         background = task.rows[task.targets == 10]
         assert len(background)
         assert not np.intersect1d(background, task.ask).size
@@ -285,6 +291,15 @@ class TestHostileContents:
         with pytest.raises(Spoiled, match="models: expected 2"):
             self.count(election, {f"model.{i}": blob for i in range(number)})
 
+    @pytest.mark.parametrize("number", [0, 2])
+    def test_an_unexpected_number_of_models_for_second_choices_is_spoiled(self, number, make_election, parties) -> None:
+        election = make_election(method=ob.FedKT(ballot="models"))
+        data = parties["party-1"]
+        blob = ob.cast(election, data.X, data.y, party="a").contents["model.0"]
+        contents = {f"model.{i}": blob for i in range(2)} | {f"second.{i}": blob for i in range(number)}
+        with pytest.raises(Spoiled, match=f"{number} models for second choices: expected 1"):
+            self.count(election, contents)
+
 
 def test_a_comparison_has_each_party_alone_and_all_together(election, digits, parties) -> None:
     test = election.data(digits.X_test, digits.y_test)
@@ -318,7 +333,7 @@ def test_with_foreign_public_rows_second_choices_decide(open_vote: str) -> None:
     corners = np.eye(3)[rng.integers(3, size=600)]
     X, y = corners + 0.1 * rng.normal(size=corners.shape), corners.argmax(axis=1)
     truth = rng.integers(3, size=90)
-    public = 3 * np.eye(3)[truth] + 0.1 * rng.normal(size=(90, 3)) - 100
+    public = 3 * np.eye(3)[truth] + 0.1 * rng.normal(size=(90, 3)) - 60
     learner, right = ob.Sklearn("LogisticRegression", {"max_iter": 2000}), {}
     for second in (False, True):
         method = ob.FedKT(open_vote=open_vote, second_choice=second)
@@ -341,3 +356,18 @@ def test_a_second_choice_is_for_open_votes_at_l0() -> None:
         with pytest.raises(ElectionError, match="second_choice = true needs an open vote"):
             ob.Election(classes=[0, 1], public=np.zeros((9, 2)), method=ob.FedKT(second_choice=True, **settings))
     assert ob.Election(classes=[0, 1], public=np.zeros((9, 2)), method=ob.FedKT()).method.second_choice
+
+
+@pytest.mark.parametrize("open_vote", ["hard", "weighted", "odds"])
+def test_networks_choose_the_right_class_of_public_images_with_a_frame_that_no_party_has(open_vote: str) -> None:
+    """A network that has learned to call framed images *not mine* would rank the other classes almost at random."""
+    X, y = load_digits(return_X_y=True)
+    public, held = np.split(np.random.default_rng(0).permutation(len(y))[:900], [150])
+    framed = X[public].reshape(-1, 8, 8) / 16
+    framed[:, :, [0, 7]] = 1
+    learner = ob.Torch("mlp", epochs=60, batch=32, device="cpu")
+    election = ob.Election(range(10), framed.reshape(-1, 64), method=ob.FedKT(open_vote=open_vote), learner=learner)
+    parties = divide(Data(X[held] / 16, y[held]), 5, "dirichlet:0.5", seed=0)
+    votes = simulate_parties(election, parties).outcome.count.sums["votes"]
+    assert (votes.max(axis=1) < CLAIM).mean() > 0.8
+    assert (votes.argmax(axis=1) == y[public]).mean() > 0.75

@@ -8,7 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oneballot.errors import Spoiled
-from oneballot.methods.fedkt.votes import CLAIM, EVEN, LEAST, Labels, Levels, Weighted, equal_influence, odds
+from oneballot.methods.fedkt.votes import (
+    CLAIM,
+    EVEN,
+    LEAST,
+    SURE,
+    SURE_OF_CLASSES,
+    Labels,
+    Levels,
+    Weighted,
+    equal_influence,
+    odds,
+)
 from oneballot.types import Array, Count
 
 
@@ -114,8 +125,8 @@ def test_sums_are_exact_in_any_order_and_a_party_can_be_subtracted(
 class TestSecondChoice:
     """Rows: two claims of class 1, a row of another domain that looks like class 2, and one that looks like nothing."""
 
-    KNOWN = np.array([[[0, 0.9, 0, 0.1], [0, 0.3, 0.2, 0.5], [1e-9, 0, 3e-9, 1], [0, 0, 0, 1]]])
-    ROWS = np.array([100, 20, 1000])
+    KNOWN = np.array([[[0, 0.9, 0, 0.1], [0, 0.3, 0.2, 0.5], [4e-9, 0, 3e-9, 1], [0, 0, 0, 1]]])
+    SECOND = np.array([[[0, 1, 0], [0.2, 0.5, 0.3], [0.25, 0, 0.75], [0, 0, 0]]])
     ENCODINGS = (
         Labels(3, 1, unanimous=False, second=True),
         Weighted(3, 1, second=True),
@@ -124,23 +135,32 @@ class TestSecondChoice:
 
     @pytest.mark.parametrize("encoding", ENCODINGS, ids=lambda encoding: type(encoding).__name__)
     def test_a_row_that_is_not_mine_gets_the_next_best_class_and_a_row_like_nothing_no_vote(self, encoding) -> None:
-        votes = encoding.decode(encoding.encode(self.KNOWN, self.ROWS), 4)
+        votes = encoding.decode(encoding.encode(self.KNOWN, self.SECOND), 4)
         assert votes.argmax(axis=1)[[0, 2]].tolist() == [1, 2]
         assert not votes[3].any()
-        assert 0 < votes[2].max() <= 2**11 < CLAIM <= votes[0].max()
+        assert 0 < votes[2].max() <= SURE < CLAIM <= votes[0].max()
 
-    def test_it_weighs_the_partys_rows_of_the_class_times_its_probability_rounded_to_a_power_of_two(self) -> None:
-        encoding = Weighted(3, 1, second=True)  # a quarter of 100 rows, and three quarters of 1,000; once for 8 rows
-        assert encoding.decode(encoding.encode(self.KNOWN, self.ROWS), 4)[2].tolist() == [0, 0, 128]
-        assert encoding.decode(encoding.encode(self.KNOWN, 10**6 * self.ROWS), 4)[2].tolist() == [0, 0, 2**11]
-        assert encoding.decode(encoding.encode(self.KNOWN, np.zeros(3)), 4)[2].tolist() == [0, 0, 1]
-        levels = Levels(3, 1, odds=True, second=True)
-        assert levels.decode(levels.encode(self.KNOWN, self.ROWS), 4)[2].tolist() == [4, 0, 128]
+    def test_it_weighs_its_probability_and_at_most_one_vote_a_party(self) -> None:
+        encoding, levels = Weighted(3, 1, second=True), Levels(3, 1, odds=True, second=True)
+        votes = encoding.decode(encoding.encode(self.KNOWN, self.SECOND), 4)
+        assert votes[1:].tolist() == [[0, votes[1, 1], 0], [0, 0, 11], [0, 0, 0]]
+        assert levels.decode(levels.encode(self.KNOWN, self.SECOND), 4)[2].tolist() == [3, 0, 9]
+        for parts, one in ((SURE, encoding), (SURE_OF_CLASSES, levels)):
+            certain = np.tile(np.eye(3)[1], (1, 4, 1))
+            assert one.decode(one.encode(self.KNOWN, certain), 4)[2:].tolist() == [[0, parts, 0]] * 2
+
+    def test_a_second_choice_among_very_many_classes_still_counts(self) -> None:
+        even = np.full((1, 2, 100), 0.01)
+        even[..., 7] += 1e-6
+        encoding, unknown = Weighted(100, 1, second=True), np.tile(np.eye(101)[100], (1, 2, 1))
+        votes = encoding.decode(encoding.encode(unknown, even), 2)
+        assert votes.argmax(axis=1).tolist() == [7, 7]
+        assert votes.sum() == 2
 
     def test_the_second_choices_of_the_most_ballots_do_not_outweigh_one_claim_of_even_odds(self) -> None:
-        encoding = Weighted(3, 1, second=True)
-        claim = encoding.decode(encoding.encode(np.array([[[0.5, 0, 0, 0.5]]]), self.ROWS), 1).max()
-        assert claim == 256 * CLAIM == 8192 * 2**11
+        for encoding in (Weighted(3, 1, second=True), Levels(3, 1, odds=True, second=True)):
+            claim = encoding.decode(encoding.encode(np.array([[[0.5, 0, 0, 0.5]]])), 1).max()
+            assert claim == 256 * CLAIM > 10**6 * max(SURE, SURE_OF_CLASSES)
 
     def test_claims_are_those_of_votes_without_a_second_choice(self) -> None:
         probabilities = random_probabilities(3, 200, 5)
@@ -149,14 +169,14 @@ class TestSecondChoice:
         pairs += [(Weighted(4, 3), Weighted(4, 3, second=True), CLAIM)]
         for plain, second, unit in pairs:
             before = plain.decode(plain.encode(probabilities), 200).astype(np.int64)
-            after = second.decode(second.encode(probabilities, np.ones(4)), 200)
+            after = second.decode(second.encode(probabilities, random_probabilities(3, 200, 4, seed=1)), 200)
             lowest = (before == 1) if isinstance(plain, Weighted) else np.zeros_like(before, dtype=bool)
             assert np.array_equal((after // unit)[~lowest], before[~lowest])
 
     def test_partitions_that_agree_on_a_class_but_not_on_the_claim_make_a_second_choice(self) -> None:
         encoding = Labels(2, 2, unanimous=True, second=True)
         probabilities = np.array([[[0.9, 0, 0.1]] * 3, [[0.9, 0, 0.1], [0.2, 0.1, 0.7], [0.1, 0.2, 0.7]]])
-        votes = encoding.decode(encoding.encode(probabilities), 3)
+        votes = encoding.decode(encoding.encode(probabilities, np.array([[[0.8, 0.2]] * 2 + [[0.4, 0.6]]] * 2)), 3)
         assert votes.tolist() == [[CLAIM, 0], [1, 0], [0, 0]]
 
     def test_it_takes_one_bit_more(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,8 +16,6 @@ from .._shared import CLASS_COUNTS, missing_classes, planned_counts, public_rows
 from .settings import Settings
 from .teachers import Teachers, without_prior
 from .votes import CLAIM, PARTS, at_most_one_vote, odds
-
-UNLIKE = 'the public rows are unlike the parties\' rows. Use others, or set open_vote = "off" in the election'
 
 
 @settings
@@ -35,6 +33,7 @@ class Casting(Settings):
         "teachers": "for each public row asked about, how many of the party's teachers choose each class",
         "model": "a teacher, trained on a part of the party's rows, or a student, trained on public rows that the "
         "teachers labelled",
+        "second": "a model that makes second choices, trained without an example of *not mine*",
     }
     calibrates: ClassVar[bool] = True
     alternatives: ClassVar[Mapping[str, str]] = {"soft": 'Set final_weights = "uniform", or use another final learner'}
@@ -51,20 +50,22 @@ class Casting(Settings):
 
     def plan(self, data: Data, ctx: Context) -> Plan:
         subsets = self.subset_count if ctx.level == "L2" else min(self.subset_count, len(data))
-        teachers = self.partitions * subsets * (1 if self.open_vote == "off" else 2)
-        students, rows = self.partitions if self.students else 0, len(self._voted_rows(ctx))
+        teachers, students = self.partitions * subsets, self.partitions if self.students else 0
+        halves, plain = 1 if self.open_vote == "off" else 2, int(bool(self.second_choice))
+        trained, rows = teachers * (halves + plain) + students * (1 + plain), len(self._voted_rows(ctx))
         contents = [planned_counts(ctx)] * self._sends_counts
         exact = self._sends_counts and ctx.level != "L2"
         counts = {"seen": ctx.target.class_counts(data.y)} if exact else {}
         if self.ballot == "models":
-            contents += [Planned(f"model.{i}", "model") for i in range(students or teachers)]
-            carries, opened = f"{students or teachers} models", ctx.level == "L0"
-            return Plan(teachers + students, carries, None, sends_models=opened, counts=counts, contents=contents)
+            names = self._model_names(students * (1 + plain) or teachers * (halves + plain))
+            contents += [Planned(name, "model") for name in names]
+            carries, opened = f"{len(names)} models", ctx.level == "L0"
+            return Plan(trained, carries, None, sends_models=opened, counts=counts, contents=contents)
         size = self.encoding(ctx).size(rows)
         contents.append(Planned("votes", "uint8", (size,)))
         carries = f"votes on {rows:,} public rows, partitions: {self.partitions}"
         size += 8 * len(ctx.classes) * self._sends_counts
-        return Plan(teachers + students, carries, size, counts=counts, contents=contents)
+        return Plan(trained, carries, size, counts=counts, contents=contents)
 
     def sample(self, name: str, contents: Contents, ctx: Context, rows: int) -> Sample | None:
         """The votes of the first public rows: the number of votes, or parts of votes, for each class."""
@@ -91,12 +92,16 @@ class Casting(Settings):
         if not len(data) and ctx.level != "L2":  # at L2 an empty silo casts a ballot like any other
             raise Abstain("it has no rows")
         queries = self._rows(ctx, all_at="L1")  # noise comes later there, so students may learn from all rows
-        teachers = Teachers.of(data, ctx, self.partitions, self.subset_count, queries, open=self.open_vote != "off")
+        opened, second_choice = self.open_vote != "off", bool(self.second_choice)
+        teachers = Teachers.of(
+            data, ctx, self.partitions, self.subset_count, queries, open=opened, second=second_choice
+        )
         class_counts = ctx.target.class_counts(data.y)
         rows, tasks = teachers.tasks(ctx)
         self._warn_of_weak_teachers(class_counts, teachers, ctx)
         models = yield Fit("teacher", rows, tasks, self._classes(ctx), keep=self._sends_teachers)
         predictions = teachers.predictions(models.predictions(), ctx)
+        plain = teachers.plain_predictions(models.predictions()) if self.second_choice else None
         if self.weights == "prior":  # at L2 each teacher uses its own counts: nothing may tie teachers together
             predictions = without_prior(predictions, teachers.class_counts() if ctx.level == "L2" else class_counts)
         if ctx.shared and ctx.level == "L2":
@@ -104,38 +109,44 @@ class Casting(Settings):
             counted = {"seen": ctx.target.class_counts(ctx.limit_rows(data).y)} if self.count_classes else {}
             return sent | counted
         if self.students:
-            tasks = [
-                Task(queries[y >= 0], y[y >= 0], seed=ctx.seed("student", j), ask=self._voted_rows(ctx))
-                for j, y in enumerate(self._labels(predictions, ctx))
-            ]
+            tasks = self._student_tasks("student", queries, self._labels(predictions, ctx), ctx)
             if not all(len(task.rows) for task in tasks):
                 raise Abstain("no query passed the test, so there is nothing for a student to learn")
+            if plain is not None:
+                tasks += self._student_tasks("second student", queries, self._plain_labels(plain, ctx), ctx)
             models = yield Fit("student", public_rows(ctx), tasks, self._classes(ctx), keep=self.ballot == "models")
-            probabilities = np.stack(models.predictions())
+            probabilities = np.stack(models.predictions()[: self.partitions])
+            second = None if plain is None else np.stack(models.predictions()[self.partitions :])[..., :-1]
         else:
             probabilities = self._aggregate(predictions, ctx)
-        if self.second_choice and not (probabilities[..., :-1] > 0).any():
-            ctx.warn(f"it has no vote on any public row: {UNLIKE}")
+            second = None if plain is None else plain.mean(axis=1)
         contents: dict[str, Array | Blob] = {}
         if self.ballot == "models":
-            contents |= {f"model.{i}": models[i].dump() for i in range(len(models))}
+            contents |= {name: models[i].dump() for i, name in enumerate(self._model_names(len(models)))}
         else:
-            contents["votes"] = self.encoding(ctx).encode(probabilities, class_counts)
+            contents["votes"] = self.encoding(ctx).encode(probabilities, second)
         if self._sends_counts:
             limited = ctx.target.class_counts(ctx.limit_rows(data).y)
             contents["seen"] = np.maximum(ctx.release(limited, cell="class counts"), 0)
         return contents
 
+    def _model_names(self, total: int) -> list[str]:
+        """The names of a ballot's models: the last ones, one beside each teacher or student, make second choices."""
+        each = 3 if self._sends_teachers else 2
+        second = total // each if self.second_choice else 0
+        return [f"model.{i}" for i in range(total - second)] + [f"second.{i}" for i in range(second)]
+
     @property
     def _sends_counts(self) -> bool:
         """Votes by class counts, and what the server needs to make the votes of a ballot's models itself."""
-        counts = self.weights == "prior" and self._sends_teachers
-        return self.weights == "class-counts" or counts or (self.ballot == "models" and bool(self.second_choice))
+        return self.weights == "class-counts" or (self.weights == "prior" and self._sends_teachers)
 
     @property
     def public_models(self) -> frozenset[str]:
-        """Students learn from public rows alone, and teachers of an open vote from both."""
-        return frozenset() if self._sends_teachers and self.open_vote == "off" else frozenset({"model"})
+        """Students learn from public rows alone, and teachers of an open vote from both, unless they are plain."""
+        if self._sends_teachers:
+            return frozenset() if self.open_vote == "off" else frozenset({"model"})
+        return frozenset({"model", "second"})
 
     @property
     def _sends_teachers(self) -> bool:
@@ -168,6 +179,18 @@ class Casting(Settings):
         votes = (labels[..., None] == np.arange(self._classes(ctx))).sum(axis=1)
         return [ctx.decide(v, cell=f"partition {j}") for j, v in enumerate(votes)]
 
+    def _plain_labels(self, plain: Array, ctx: Context) -> list[Array]:
+        """The labels that the plain teachers of each partition vote for, `(queries,)`."""
+        votes = (plain.argmax(axis=3)[..., None] == np.arange(len(ctx.classes))).sum(axis=1)
+        return [ctx.decide(v, cell=f"second choice {j}") for j, v in enumerate(votes)]
+
+    def _student_tasks(self, role: str, queries: Array, labels: Sequence[Array], ctx: Context) -> list[Task]:
+        """One for each partition, on the queries that have a label."""
+        return [
+            Task(queries[y >= 0], y[y >= 0], seed=ctx.seed(role, j), ask=self._voted_rows(ctx))
+            for j, y in enumerate(labels)
+        ]
+
     def _count_teachers(self, predictions: Array) -> Array:
         """The votes of a partition's teachers, `(queries, classes)`: at most one each, soft ones in parts."""
         if self.voting == "soft":
@@ -182,11 +205,7 @@ class Casting(Settings):
         if graded and ctx.level != "L2":
             return np.asarray(predictions.mean(axis=1))
         labels = np.stack(self._labels(predictions, ctx))
-        one_hot = np.eye(len(ctx.classes) + 1)[labels]  # label -1, no answer, is the last: no vote
-        if self.second_choice:
-            unclaimed = labels == len(ctx.classes)
-            one_hot[unclaimed, :-1] = predictions.mean(axis=1)[unclaimed, :-1] / 2
-        return np.asarray(one_hot)
+        return np.asarray(np.eye(len(ctx.classes) + 1)[labels])  # label -1, no answer, is the last: no vote
 
     def _warn_of_weak_teachers(self, class_counts: Array, teachers: Teachers, ctx: Context) -> None:
         if missing := missing_classes(class_counts, ctx):

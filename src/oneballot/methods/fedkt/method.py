@@ -17,7 +17,7 @@ from .._final import fit_final
 from .._opinions import opinions_of
 from .._shared import MOST_ROWS, public_rows, read_class_counts, warn_where_one_party_decides
 from .._smoothing import as_shares
-from .casting import UNLIKE, Casting
+from .casting import Casting
 from .labels import by_lead, validated, with_shares, with_winners
 from .noisy import MOST_COUNTED, estimate_shares, match_rates, rates_of
 from .teachers import halves, join_halves, without_prior
@@ -25,6 +25,7 @@ from .votes import CLAIM, EVEN, Labels, at_most_one_vote, equal_influence, votes
 
 CLAIMED = 0.25
 """No party claims a public row if the odds of all parties together are lower than this."""
+UNLIKE = 'the public rows are unlike the parties\' rows. Use others, or set open_vote = "off" in the election'
 FEW_LABELS = 10
 """A class with fewer labels is reported at the tally."""
 
@@ -226,7 +227,10 @@ class FedKT(Casting):
 
     def _encode_models(self, ballot: Ballot, ctx: TallyContext) -> Array:
         """The votes of a ballot that carries models, as its party would have encoded them."""
-        blobs = [ballot.blob(f"model.{i}") for i in range(sum(name.startswith("model.") for name in ballot.contents))]
+        blobs, plain = (
+            [ballot.blob(f"{kind}.{i}") for i in range(sum(name.startswith(f"{kind}.") for name in ballot.contents))]
+            for kind in ("model", "second")
+        )
         queries, classes = self._voted_rows(ctx), self._classes(ctx)
         asked = [queries]
         if self._sends_teachers and self.open_vote != "off":
@@ -235,17 +239,22 @@ class FedKT(Casting):
         most = self.partitions * (self.subset_count * len(asked) if self._sends_teachers else 1)
         if not blobs or len(blobs) > most or len(blobs) % (self.partitions * len(asked)):
             raise Spoiled(f"{len(blobs)} models: expected {most} (fewer only if the party has fewer rows than subsets)")
+        if len(plain) != (expected := len(blobs) // len(asked) if self.second_choice else 0):
+            raise Spoiled(f"{len(plain)} models for second choices: expected {expected}")
         # Each model predicts the whole public set: the sandbox already holds that array.
         public = public_rows(ctx)
         replies = [ctx.ask(blob, public, classes=classes)[asked[i % len(asked)]] for i, blob in enumerate(blobs)]
-        class_counts = read_class_counts(ballot, ctx) if self._sends_counts else None
+        second = None
+        if plain:
+            among = np.stack([ctx.ask(blob, public, classes=classes)[queries][:, : classes - 1] for blob in plain])
+            second = among.reshape(self.partitions, -1, *among.shape[1:]).mean(axis=1)
         if self.students:
-            return self.encoding(ctx).encode(np.stack(replies), class_counts)
+            return self.encoding(ctx).encode(np.stack(replies), second)
         joined = np.stack(replies) if len(asked) == 1 else join_halves(replies, queries, ctx)
         predictions = joined.reshape(self.partitions, -1, len(queries), classes)
-        if self.weights == "prior" and class_counts is not None:
-            predictions = without_prior(predictions, class_counts)
-        return self.encoding(ctx).encode(self._aggregate(predictions, ctx), class_counts)
+        if self.weights == "prior":
+            predictions = without_prior(predictions, read_class_counts(ballot, ctx))
+        return self.encoding(ctx).encode(self._aggregate(predictions, ctx), second)
 
     def _warn_if_unclaimed(self, votes: Array, ballots: int, ctx: Context) -> None:
         """If the public set resembles the parties' rows, the odds of a row sum to about their rows by public rows."""

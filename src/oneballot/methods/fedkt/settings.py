@@ -28,8 +28,8 @@ class Settings(Method):
     voting: "consistent": one vote a party, if its partitions agree; "majority": one for each; "soft": probabilities.
     open_vote: "hard": the best class, or none if its odds are below `claim`; "weighted": the best class with its odds
     in 4 bits; "odds": the odds of every class.
-    second_choice: a vote for *not mine* also says which class it would be, in one bit more. It decides only rows that
-    nobody claims (L0, with an open vote). The default there, except with two tallies.
+    second_choice: a vote for *not mine* also says which class it would be, in one bit more, by a teacher of its own. It
+    decides only rows that nobody claims (L0, with an open vote). The default there, except with two tallies.
     weights: of a vote for class c: "class-counts": the party's share of all rows of c (FedKD's ω), at L1 its rows of c
     over `most_rows`, at most 1; "prior": a party divides its class frequencies out of its probabilities.
     influence: "bounded": a ballot's votes count at most as much as the median ballot's, and a party has at most its

@@ -1,7 +1,8 @@
 """A party's teachers: its rows are partitioned into subsets, and each subset trains one (Algorithm 1, lines 2 to 5).
 
 Under the open vote a teacher is two models, cross-fitted: each is trained with one half of the public set as *not mine*
-and predicts the other half.
+and predicts the other half. Second choices come from a third, *plain* one, trained on the party's rows alone: a model
+that has learned to call public rows *not mine* ranks the other classes almost at random there.
 """
 
 from __future__ import annotations
@@ -26,23 +27,27 @@ class Teachers:
     queries: Array  # rows of the public set
     classes: int
     open: bool
+    second: bool
     all_train: bool = False
 
     @classmethod
-    def of(cls, data: Data, ctx: Context, partitions: int, subsets: int, queries: Array, *, open: bool) -> Teachers:
+    def of(
+        cls, data: Data, ctx: Context, partitions: int, subsets: int, queries: Array, *, open: bool, second: bool
+    ) -> Teachers:
         if ctx.level != "L2":  # at L2 the number of teachers must not reveal the number of rows
             subsets = min(subsets, len(data))
         assigned = [ctx.assign_subsets(data, subsets, "partition", j) for j in range(partitions)]
-        return cls(data, assigned, queries, len(ctx.classes), open, all_train=ctx.level == "L2")
+        return cls(data, assigned, queries, len(ctx.classes), open, second, all_train=ctx.level == "L2")
 
     def tasks(self, ctx: Context) -> tuple[Stack, list[Task]]:
-        """Tasks by partition, subset and half, on the party's rows with the public set below them."""
-        offset, tasks = len(self.data), []
+        """Tasks by partition, subset and half, on the party's rows with the public set below them; plain ones last."""
+        offset, tasks, plain = len(self.data), [], []
         queries = self.queries + offset
         for j, k, own in self._trained():
             rows, y = (own, self.data.y[own]) if len(own) else stand_in(offset)
+            if self.second or not self.open:
+                plain.append(Task(rows, y, seed=ctx.seed("teacher", j, k), ask=queries))
             if not self.open:
-                tasks.append(Task(rows, y, seed=ctx.seed("teacher", j, k), ask=queries))
                 continue
             half_of = halves(ctx)
             for half in (0, 1):
@@ -51,16 +56,23 @@ class Teachers:
                 seed = ctx.seed("teacher", j, k, half)
                 ask = queries[half_of[self.queries] == half]
                 tasks.append(Task(np.append(rows, background), targets, seed=seed, ask=ask))
-        return Stack((self.data.X, public_rows(ctx))), tasks
+        return Stack((self.data.X, public_rows(ctx))), tasks + plain
 
     def predictions(self, replies: Sequence[Array], ctx: Context) -> Array:
         """Probabilities on the queries, `(partitions, subsets, queries, classes)`, the two halves joined."""
-        joined = join_halves(replies, self.queries, ctx) if self.open else replies
-        width = self.classes + self.open
-        fixed = np.eye(width)[self._fixed_labels(ctx)]
-        out = np.empty((len(self.subsets), len(self.subsets[0]), len(self.queries), width))
+        if self.open:
+            replies = list(join_halves(replies[: 2 * len(self._trained())], self.queries, ctx))
+        return self._by_subset(replies, np.eye(self.classes + self.open)[self._fixed_labels(ctx)])
+
+    def plain_predictions(self, replies: Sequence[Array]) -> Array:
+        """Those of the plain teachers, `(partitions, subsets, queries, classes)`; 0 for a subset without rows."""
+        among = [reply[:, : self.classes] for reply in replies[2 * len(self._trained()) :]]
+        return self._by_subset(among, np.zeros((len(self.queries), self.classes)))
+
+    def _by_subset(self, replies: Sequence[Array], fixed: Array) -> Array:
+        out = np.empty((len(self.subsets), len(self.subsets[0]), *fixed.shape))
         out[:] = fixed
-        for (j, k, rows), reply in zip(self._trained(), joined, strict=True):
+        for (j, k, rows), reply in zip(self._trained(), replies, strict=True):
             if len(rows):
                 finite = np.isfinite(reply).all(axis=1, keepdims=True)
                 out[j, k] = np.where(finite, reply, fixed)

@@ -7,6 +7,7 @@ integers, so that sums are exact in any order.
 
 With a *second choice*, a vote for *not mine* says all the same which class of the party it would be. A claim weighs so
 much more that second choices decide only rows that nobody claims, as all rows of a public set from another domain.
+`encode` takes the probabilities of second choices apart, `(partitions, queries, classes)`; all 0 for none.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ EVEN = 1 << 20
 """A vote is divided into this many parts where votes are scaled to equal influence."""
 CLAIM = 1 << 16
 """A claim counts so many times this; second choices add up to less in one ballot of up to MOST_PARTITIONS."""
-FARTHEST = 11
-"""A second choice weighs 2¹¹ at most."""
 MOST_PARTITIONS = 31
-ROWS_A_VOTE = 8
-"""A second choice counts once for so many of the party's rows of the class."""
+SURE = 15
+"""A second choice weighs its probability in so many parts."""
+SURE_OF_CLASSES = 12
+"""The same where every class has a byte: the bytes up to this one stand for odds below LEAST."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +62,13 @@ class Labels:
     def size(self, queries: int) -> int:
         return packed_size(self.partitions * queries, self.bits)
 
-    def encode(self, probabilities: Array, rows: Array | None = None) -> Array:
+    def encode(self, probabilities: Array, second: Array | None = None) -> Array:
         labels = probabilities.argmax(axis=2)
         if not self.second:
             return pack(labels, self.bits)
         claimed = labels < self.classes
-        own = probabilities[..., :-1]
-        second = np.where(own.any(axis=2), own.argmax(axis=2), self.classes)
-        return pack(np.where(claimed, labels, second) << 1 | claimed, self.bits)
+        instead = labels if second is None else np.where(second.any(axis=2), second.argmax(axis=2), self.classes)
+        return pack(np.where(claimed, labels, instead) << 1 | claimed, self.bits)
 
     def decode(self, encoded: Array, queries: int) -> Array:
         labels = unpack(encoded, self.bits, self.partitions * queries).reshape(self.partitions, queries)
@@ -97,7 +97,7 @@ class Labels:
 class Weighted:
     """The best class of each row and log2 of its odds, rounded, from -8 to 7: 4 bits more than the class.
 
-    With `second`, one bit more says whether it is a claim. If not, the 4 bits are the weight of the second choice.
+    With `second`, one bit more says whether it is a claim. If not, the 4 bits are the probability of the second choice.
     """
 
     classes: int
@@ -120,13 +120,14 @@ class Weighted:
     def size(self, queries: int) -> int:
         return packed_size(self.partitions * queries, self.bits)
 
-    def encode(self, probabilities: Array, rows: Array | None = None) -> Array:
+    def encode(self, probabilities: Array, second: Array | None = None) -> Array:
         own = odds(probabilities)
-        level = np.clip(np.rint(np.log2(own.max(axis=2))), -8, 7).astype(np.int64) + 8
+        best, level = own.argmax(axis=2), np.clip(np.rint(np.log2(own.max(axis=2))), -8, 7).astype(np.int64) + 8
         if not self.second:
-            return pack(own.argmax(axis=2) << 4 | level, self.bits)
-        best, instead = probabilities[..., :-1].argmax(axis=2), second_choices(probabilities, rows).max(axis=2)
-        return pack(best << 5 | np.where(level > 0, level | 16, instead), self.bits)
+            return pack(best << 4 | level, self.bits)
+        instead = in_parts(np.zeros_like(own) if second is None else second, SURE)
+        best = np.where(level > 0, best, instead.argmax(axis=2))
+        return pack(best << 5 | np.where(level > 0, level | 16, instead.max(axis=2)), self.bits)
 
     def decode(self, encoded: Array, queries: int) -> Array:
         codes, low = unpack(encoded, self.bits, self.partitions * queries), 4 + self.second
@@ -141,7 +142,7 @@ class Weighted:
 class Levels:
     """A byte for each class: its probability in steps of 1/255, or log2 of its odds in steps of 1/8, -16 to 15.9.
 
-    With `second`, the lowest bytes, whose odds are below LEAST, are weights of second choices.
+    With `second`, the lowest bytes, whose odds are below LEAST, are probabilities of second choices.
     """
 
     classes: int
@@ -161,11 +162,11 @@ class Levels:
     def size(self, queries: int) -> int:
         return self.partitions * queries * self.classes
 
-    def encode(self, probabilities: Array, rows: Array | None = None) -> Array:
+    def encode(self, probabilities: Array, second: Array | None = None) -> Array:
         levels = np.clip(np.log2(odds(probabilities)) * 8, -128, 127) + 128 if self.odds else probabilities * PARTS
         if self.second:
             claimed = odds(probabilities).max(axis=2, keepdims=True) > LEAST_CLAIM
-            levels = np.where(claimed, levels, second_choices(probabilities, rows))
+            levels = np.where(claimed, levels, 0 if second is None else in_parts(second, SURE_OF_CLASSES))
         return np.asarray(np.rint(levels), dtype=np.uint8).ravel()
 
     def decode(self, encoded: Array, queries: int) -> Array:
@@ -175,10 +176,10 @@ class Levels:
 
 Encoding = Labels | Weighted | Levels
 _WEIGHTS = 2 ** np.arange(16, dtype=np.uint32)
-_CLAIMS_FIRST = np.concatenate([[0], 2 ** np.minimum(np.arange(15), FARTHEST), CLAIM << np.arange(16)])
+_CLAIMS_FIRST = np.concatenate([np.arange(SURE + 1), CLAIM << np.arange(16)])
 _POWERS = np.rint(2.0 ** (np.arange(256) / 8 + 8)).astype(np.int64)
 _CLAIMED = np.rint(2.0 ** (np.arange(256) / 8 - 8)).astype(np.int64) * CLAIM
-_POWERS_OF_CLAIMS = np.concatenate([_CLAIMS_FIRST[: FARTHEST + 2], _CLAIMED[FARTHEST + 2 :]])
+_POWERS_OF_CLAIMS = np.concatenate([np.arange(SURE_OF_CLASSES + 1), _CLAIMED[SURE_OF_CLASSES + 1 :]])
 
 
 def odds(probabilities: Array) -> Array:
@@ -187,19 +188,11 @@ def odds(probabilities: Array) -> Array:
     return np.asarray(np.maximum(own, LEAST) / np.maximum(public, LEAST))
 
 
-def second_choices(probabilities: Array, rows: Array | None) -> Array:
-    """What the classes other than *not mine* weigh, by log2 from 1 to FARTHEST + 1; 0 for no vote.
-
-    A class counts once for every ROWS_A_VOTE rows that the party has of it, times its probability among the party's
-    classes; the best at least once. A forest may be sure that a row is not the party's, and has no second choice then.
-    """
-    own = probabilities[..., :-1]
-    among = own / np.maximum(own.max(axis=-1, keepdims=True), 1e-300)
-    share = among / np.maximum(among.sum(axis=-1, keepdims=True), 1)
-    best = (among == 1) * 1.0
-    weight = np.maximum(share * (0.0 if rows is None else rows) / ROWS_A_VOTE, best)
-    levels = np.clip(np.rint(np.log2(np.maximum(weight, 0.5))), -1, FARTHEST) + 1
-    return np.asarray(levels, dtype=np.int64)
+def in_parts(second: Array, parts: int) -> Array:
+    """Probabilities of second choices in so many parts; the best class has at least one, unless all are 0."""
+    best = second.max(axis=-1, keepdims=True)
+    least = (second == best) & (best > 0)
+    return np.asarray(np.maximum(np.rint(np.clip(second, 0, 1) * parts), least), dtype=np.int64)
 
 
 def equal_influence(votes: Array) -> Array:
