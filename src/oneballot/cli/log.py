@@ -70,6 +70,9 @@ def _describe(entry: Entry) -> str:
     }
     counts = [f"{len(facts[name])} {word}" for name, word in words.items() if _is_filled(facts.get(name))]
     named = [f"{name} {facts[name]}" for name in ("party", "to", "path") if isinstance(facts.get(name), str)]
+    warned = facts.get("warnings")
+    if isinstance(warned, list) and warned:
+        counts.append(plural(len(warned), "warning"))
     return ", ".join([*named, *counts, *(["the log was broken before"] if "broken" in facts else [])])
 
 
