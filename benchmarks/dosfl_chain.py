@@ -17,6 +17,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from dosfl_tasks import arguments, machine, read, split_rows, summary, variants
+from oneballot.fleet.train.devices import find_device, one_thread, set_precision
 from oneballot.methods.dosfl.distil import distil
 from oneballot.methods.dosfl.distillation import Party
 from oneballot.methods.dosfl.initialization import draw_initial_weights
@@ -29,6 +30,7 @@ def main() -> int:
     task, settings = read(args)
     network, X_test, y_test, device = task.network, task.X_test, task.y_test, args.device
     by_variant = variants(settings, args.variants, args.reset)
+    place = find_device(device)
     cells = [(v, s, seed) for v in by_variant for s in args.splits for seed in range(args.seeds)]
     splits = [split_rows(task.y, args.parties, s, np.random.default_rng([seed, s == "IID"])) for _, s, seed in cells]
     weights = [draw_initial_weights(network, args.rule, seed) for _, _, seed in cells]
@@ -44,12 +46,14 @@ def main() -> int:
             Party(rows[k], task.y[rows[k]], initial, 1000 * seed + k, by_variant[variant])
             for rows, initial, (variant, _, seed) in zip(splits, weights, cells, strict=True)
         ]
-        data = [[one] for one in distil(network, task.X, parties, task.classes, device)]
+        with set_precision("float32", place), one_thread():
+            data = [[one] for one in distil(network, task.X, parties, task.classes, place)]
         accuracy = accuracies(network, weights, data, settings.epochs, X_test, y_test, device=device) * 100
-        weights = [
-            dict(train_network(network, initial, own, settings.epochs, device=device).weights)
-            for initial, own in zip(weights, data, strict=True)
-        ]
+        with set_precision("float32", place), one_thread():
+            weights = [
+                dict(train_network(network, initial, own, settings.epochs, "interleaved", place).weights)
+                for initial, own in zip(weights, data, strict=True)
+            ]
         scores = " | ".join(summary(accuracy[[cell[:2] == name for cell in cells]]) for name in columns)
         print(f"| {k + 1} | {time.perf_counter() - begin:.0f} | {scores} |", flush=True)
     return 0

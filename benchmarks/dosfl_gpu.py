@@ -27,8 +27,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from dosfl_tasks import VARIANTS, Settings, Task, arguments, machine, read, split_rows, summary, variants
-from oneballot.fleet.train.devices import find_device, precision
-from oneballot.fleet.train.recipe import Recipe
+from oneballot.fleet.train.devices import find_device, one_thread, set_precision
 from oneballot.methods.dosfl.distil import distil
 from oneballot.methods.dosfl.distillation import DistilledData, Party
 from oneballot.methods.dosfl.initialization import draw_initial_weights
@@ -73,10 +72,12 @@ def run(args: Any, task: Task, settings: Settings) -> int:
             one = Party(rows, task.y[rows], by_seed[seed], 1000 * seed + k, by_variant[variant], noise_seed=noise_seed)
             parties.append(one)
     if args.probe:
-        with precision(Recipe(), find_device(args.device)):
+        with set_precision("float32", find_device(args.device)):
             return probe(task, parties, args)
     begin = time.perf_counter()
-    distilled = distil(network, task.X, parties, task.classes, args.device)
+    place = find_device(args.device)
+    with set_precision("float32", place), one_thread():
+        distilled = distil(network, task.X, parties, task.classes, place)
     seconds = time.perf_counter() - begin
     by_cell = [distilled[i : i + args.parties] for i in range(0, len(distilled), args.parties)]
     initial = [by_seed[seed] for _, _, seed in cells]

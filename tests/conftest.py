@@ -34,8 +34,7 @@ SLOW = (
     "methods/dosfl/test_distil.py", "methods/dosfl/test_killed.py", "methods/ensemble/test_open.py",
     "party/test_outbox.py", "privacy/test_exact_audit.py", "privacy/test_mutants.py", "runtime/test_executor.py",
     "server/test_influence.py", "server/test_sandbox.py", "server/test_verdict.py", "test_audit.py", "test_benefit.py",
-    "test_kills.py", "test_kills_of_shares.py", "test_platforms.py", "test_private.py", "test_same_bytes.py",
-    "test_sparse.py",
+    "test_kills.py", "test_kills_of_shares.py", "test_platforms.py", "test_private.py", "test_sparse.py",
 )  # fmt: skip
 """Files and folders whose tests are all slow: they start servers or processes, train networks, or run mutants."""
 

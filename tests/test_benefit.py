@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 import oneballot as ob
 from oneballot.benefit import measure
-from oneballot.errors import DataError, ElectionError
+from oneballot.election.targets import Better, Classes, Scorer
+from oneballot.errors import DataError, ElectionError, WillNotWork
 from oneballot.simulation import simulate_parties
 from oneballot.types import Array, Data
+
+
+@dataclass(frozen=True)
+class WrongAsAScore(Classes):
+    """A target with one metric, and without a statement which of its values are better."""
+
+    name: ClassVar[str] = "wrong-as-a-score"
+    metrics: ClassVar[Mapping[str, str]] = {"wrong": "share wrong"}
+    columns: ClassVar[Mapping[str, str]] = {"wrong": "wrong"}
+
+    def scorer(self, predictions: Array, y: Array) -> Scorer:
+        wrong = self.choose(predictions) != y
+        return lambda weights: {"wrong": wrong @ weights / weights.sum(axis=0)}
+
+    def summarize(self, predictions: Array, y: Array) -> dict[str, float]:
+        return {"wrong": float((self.choose(predictions) != y).mean())}
+
+
+@dataclass(frozen=True)
+class Wrong(WrongAsAScore):
+    name: ClassVar[str] = "wrong"
+    compared: ClassVar[Mapping[str, Better]] = {"wrong": "lower"}
+
 
 FOREST = ob.Sklearn("RandomForestClassifier", {"n_estimators": 15})
 METHODS = {"open": ob.Ensemble(weights="open"), "average": ob.Ensemble()}
@@ -138,7 +167,7 @@ def test_metrics_beyond_chance_are_named_where_accuracy_shows_no_difference(tmp_
 
 def test_classes_that_the_party_lacks_are_named_and_too_few_rows_refused(tmp_path: Path) -> None:
     X, y = points(100, 0)
-    parties = {"a": Data(X[y == 0], y[y == 0]), "b": Data(*points(100, 1))}
+    parties = {"a": Data(X[y == 0], y[y == 0]), "b": Data(*points(100, 1)), "c": Data(*points(5, 2))}
     election, outcome = run(METHODS["open"], parties, tmp_path)
     found = measure(election, outcome, parties["a"], party="a", keep=tmp_path)
     assert found.lacking == ["1"]
@@ -149,4 +178,56 @@ def test_classes_that_the_party_lacks_are_named_and_too_few_rows_refused(tmp_pat
         in (three.sentences()[-1])
     )
     with pytest.raises(DataError, match="5 rows are too few"):
-        measure(election, outcome, parties["b"].take(np.arange(5)), party="b", keep=tmp_path)
+        measure(election, outcome, parties["c"], party="c", keep=tmp_path)
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_another_partys_file_is_refused(method: ob.Ensemble, tmp_path: Path) -> None:
+    """b's rows are inside the outcome, so tested as a's they would flatter it."""
+    parties = {"a": Data(*points(90, 0)), "b": Data(*points(60, 1))}
+    election, outcome = run(method, parties, tmp_path)
+    with pytest.raises(DataError, match=r"not the rows that were cast: .* of class 0.*your own --party.*--test FILE"):
+        measure(election, outcome, parties["b"], party="a", keep=tmp_path)
+    with pytest.raises(DataError, match="not the rows that were cast"):
+        measure(election, outcome, parties["b"], party="a", keep=tmp_path / "nowhere")
+
+
+def test_without_the_ballot_the_rows_of_the_member_show_another_file(tmp_path: Path) -> None:
+    parties = {"a": Data(*points(90, 0)), "b": Data(*points(60, 1)), "large": Data(*points(900, 2))}
+    election, outcome = run(METHODS["open"], parties, tmp_path)
+    nowhere, published = tmp_path / "nowhere", outcome.published(rows=True)
+    with pytest.warns(WillNotWork, match="counts your member for 90 rows, and here are 60: .* the result is wrong"):
+        measure(election, published, parties["b"], party="a", keep=nowhere)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", WillNotWork)
+        measure(election, published, parties["a"], party="a", keep=nowhere)
+        measure(election, published, parties["large"], party="large", keep=nowhere)  # bounded: its rows are unknown
+
+
+def test_a_target_without_accuracy_is_judged_by_its_own_metrics(tmp_path: Path) -> None:
+    parties = {"a": Data(*points(40, 0)), "b": Data(*points(600, 1))}
+    found = {}
+    for target in (Wrong(), WrongAsAScore()):
+        election = ob.Election([0, 1], points(100, 99)[0], method=METHODS["open"], learner=FOREST, target=target)
+        outcome = simulate_parties(election, parties).outcome
+        found[target.name] = measure(election, outcome, parties["a"], party="a", keep=tmp_path)
+    lower, plain = found.values()
+    assert lower.judged_by == "wrong"
+    assert lower.differences["wrong"][0] < 0
+    assert lower.verdict == "better"
+    difference, margin = lower.differences["wrong"]
+    assert lower.sentences()[0].startswith(
+        f"The outcome is better than your own model by {-difference:.3f} ± {margin:.3f} of share wrong. Tested on 40"
+    )
+    assert plain.judged_by == "accuracy"
+    assert plain.differences["accuracy"][0] == pytest.approx(-plain.differences["wrong"][0])
+    assert "points of accuracy" in plain.sentences()[0]
+    assert plain.describe()["judged_by"] == "accuracy"
+
+
+def test_the_documentation_imports_what_there_is() -> None:
+    page = " ".join((Path(__file__).parents[1] / "docs" / "verdict.md").read_text().split())
+    assert 'In Python: `measure(election, outcome, data, party="clinic-a")`, after' in page
+    (line,) = re.findall(r"`(from oneballot\.benefit import \w+)`", page)
+    done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oneballot.certificate import BoundedRows, BoundedTotals, Capped, certify_share, certify_sum, middle_range
-from oneballot.influence import bounded_rows, cap_weights
+from oneballot.influence import LOOSE_SHARE, MOST_SHARE, bounded_rows, cap_weights, most_share
 from oneballot.methods.ensemble.open_count import needed_rows
 from oneballot.types import Array
 
@@ -107,19 +107,20 @@ class Small:
         self.votes = sure * np.eye(classes)[said] + (1 - sure) / classes
         self.votes *= (self.claims > 0)[:, :, None]
         self.public = np.exp(0.5 * self.rng.normal(size=(30, parties))) if public else None
-        self.totals = totals
+        self.totals, self.cap = totals, MOST_SHARE if public or totals else LOOSE_SHARE
         self.honest = self.labels(self.declared, self.claims, self.votes, self.public)
         bounded = self.weights(self.declared, self.claims, self.public)
         reach = BoundedTotals(self.declared) if totals else BoundedRows(self.declared, self.public)
         expected = 1 / self.rows if totals else 1.0
-        self.certified = Capped(self.claims, self.votes, reach, expected).certify(bounded, 1)
+        self.certified = Capped(self.claims, self.votes, reach, expected, self.cap).certify(bounded, 1)
 
     def weights(self, declared: Array, claims: Array, public: Array | None) -> Array:
         if self.totals:  # as FedKT bounds votes: by the median, and the cap expects their mean over the rows
             rows = np.minimum(declared, np.median(declared))
             return np.asarray(cap_weights((claims * rows[:, None]).T, float(rows.sum()) / self.rows)[0].T)
         rows = bounded_rows(declared) if public is None else needed_rows(declared, public)
-        return np.asarray(cap_weights((claims * rows[:, None]).T, float(rows.sum()))[0].T)
+        share = most_share(len(rows), self.cap)
+        return np.asarray(cap_weights((claims * rows[:, None]).T, float(rows.sum()), share)[0].T)
 
     def labels(self, declared: Array, claims: Array, votes: Array, public: Array | None) -> Array:
         total = np.einsum("pr,prc->rc", self.weights(declared, claims, public), votes)

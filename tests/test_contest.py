@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 import oneballot as ob
 from oneballot.contest import Contest, Entry, candidates, run_contest
-from oneballot.election.targets import Classes
+from oneballot.election.targets import Better, Classes
 from oneballot.errors import ElectionError
 from oneballot.report.metrics import Metrics
 from oneballot.server.verdict import Verdict
@@ -106,3 +107,29 @@ def test_the_most_accurate_sound_method_is_recommended_and_auc_decides_within_ch
     ]
     contest = Contest(entries, {}, Baselines({}, 0.0), Data(np.zeros((1000, 2)), np.zeros(1000, dtype=int)))
     assert contest.recommended().label == "better ranking"
+
+
+class Off(Classes):
+    """Grades that are scored by the error alone."""
+
+    metrics: ClassVar[Mapping[str, str]] = {"off": "mean grades off"}
+    compared: ClassVar[Mapping[str, Better]] = {"off": "lower"}
+
+
+@pytest.mark.parametrize("spread", [0.0, 2.0])
+def test_the_targets_most_important_metric_decides_with_its_direction(
+    election: ob.Election, parties: dict[str, Data], spread: float
+) -> None:
+    from oneballot.simulation import simulate_parties
+
+    run, noise = simulate_parties(election, parties), np.random.default_rng(0).normal(size=200)
+    entries = []
+    for name, right, off in (("most often right", 0.9, 0.6), ("closest", 0.5, 0.5), ("neither", 0.4, 0.9)):
+        rows = (np.arange(1000) < 1000 * right).astype(float)
+        drawn = off + spread * noise * (name == "closest")
+        made = entry(name, rows, 0.0, 1000, run)
+        entries.append(replace(made, metrics=Metrics(Off("abc"), 1000, {"off": off}), drawn=drawn))
+    assert entries[1].beats(entries[0]) == (not spread)
+    contest = Contest(entries, {}, Baselines({}, 0.0), Data(np.zeros((1000, 2)), np.zeros(1000, dtype=int)))
+    assert contest.recommended().label == "closest"
+    assert entries[1].shown == "0.500"

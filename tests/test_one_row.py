@@ -14,7 +14,9 @@ from tests.test_patients import released
 import oneballot as ob
 from oneballot import plugins
 from oneballot.errors import DataError, OneBallotWarning
+from oneballot.methods._encoder import encode
 from oneballot.methods.analytic.format import Encoder, FeatureMap
+from oneballot.party.cast import _filled as filled_rows
 from oneballot.party.cast import cast_together
 from oneballot.party.context import PartyContext
 from oneballot.types import Array, Data
@@ -43,6 +45,8 @@ METHODS: dict[str, Any] = {
     "fedkt, counts": lambda: ob.FedKT(subsets=3, weights="class-counts"),
     "fedkt, students": lambda: ob.FedKT(subsets=3, students=True),
     "fedkd": lambda: ob.FedKD(subsets=3, temperature=1.0),
+    "neighbours": lambda: ob.Neighbours(),
+    "neighbours, encoder": lambda: ob.Neighbours(features="encoder", encoder=encoder()),
 }
 for _name in plugins.names("methods"):  # those that are not named above are tried as they come
     if "L2" in plugins.find("methods", _name).levels and _name not in {key.partition(",")[0] for key in METHODS}:
@@ -139,24 +143,94 @@ def test_features_of_an_encoder_that_are_not_finite_become_0_before_they_are_cli
     assert np.array_equal(np.delete(z, 5, axis=0), np.delete(plain, 5, axis=0))
 
 
-def test_a_row_that_the_encoder_cannot_take_becomes_0() -> None:
-    """A token that is not in the vocabulary: at L0 it is refused, at L2 it must not show."""
+TOKENS = RNG.integers(10, size=(12, 4)).astype(np.int32)
+WIDE = ob.L2(50.0, **L2)
+WILD = {"beyond": 10**6, "negative": -5, "the next": 10, "beyond int32": 10**12}
+
+
+def wild(value: int) -> Array:
+    rows = TOKENS.astype(np.int64)
+    rows[4], rows[7, 1] = value, value
+    return rows
+
+
+def zero() -> Array:
+    rows = TOKENS.copy()
+    rows[4], rows[7, 1] = 0, 0
+    return rows
+
+
+def token_encoder() -> Any:
     torch = pytest.importorskip("torch")
-    network = torch.nn.Sequential(torch.nn.Embedding(10, 3), torch.nn.Flatten(), torch.nn.Linear(6, 2))
-    tokens = RNG.integers(10, size=(12, 2)).astype(np.int32)
-    labels = np.arange(12) % 2
-    made = {
-        level: ob.Election([0, 1], public=tokens, method=ob.Analytic(features="encoder", encoder=network), privacy=p)
-        for level, p in {"L0": "L0", "L2": ob.L2(50.0)}.items()
-    }
-    wild = tokens.copy()
-    wild[4] = 10_000
-    with pytest.raises((DataError, IndexError, ob.OneBallotError)):
-        ob.cast(made["L0"], wild, labels, party="a")
-    assert ob.cast(made["L2"], wild, labels, party="a").abstained is None
-    features = made["L2"].method.feature_map(PartyContext(made["L2"], "a"))
-    z, plain = features.of_private(wild), features.of_private(tokens)
-    assert np.array_equal(np.delete(z, 4, axis=0), np.delete(plain, 4, axis=0))
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Embedding(10, 3), torch.nn.Flatten(), torch.nn.Linear(12, 2))
+
+
+def of_tokens(method: Any, privacy: Any = WIDE, learner: Any = LEARNERS["kernel"]) -> ob.Election:
+    return election(method, learner, public=TOKENS, privacy=privacy)
+
+
+def text_network() -> ob.Torch:
+    pytest.importorskip("torch")
+    settings = {"vocabulary": 10, "dimension": 4, "filters": 4, "widths": [1, 2]}
+    return ob.Torch("textcnn", settings, steps=3, batch=4, device="cpu")
+
+
+@pytest.mark.parametrize("method", [ob.Analytic, ob.Neighbours])
+@pytest.mark.parametrize("what", WILD)
+def test_a_row_that_the_encoder_cannot_take_becomes_0(method: Any, what: str) -> None:
+    """A token that is not in the vocabulary: at L0 it is refused, at L2 it must not show."""
+    coded, labels = method(features="encoder", encoder=token_encoder()), np.arange(12) % 2
+    with pytest.raises(DataError):
+        ob.cast(of_tokens(coded, "L0"), wild(WILD[what]), labels, party="a")
+    assert ob.cast(of_tokens(coded), wild(WILD[what]), labels, party="a").abstained is None
+
+
+def test_other_rows_do_not_change_if_the_encoder_cannot_take_one() -> None:
+    features = FeatureMap(np.zeros(12), 1.0, 0.3, encoder=Encoder(token_encoder()))
+    rows = wild(10_000).astype(np.int32)
+    z, plain = features.of_private(rows), features.of_private(TOKENS)
+    assert np.array_equal(np.delete(z, [4, 7], axis=0), np.delete(plain, [4, 7], axis=0))
+    coded = encode(rows, features.encoder, private=True)
+    assert np.array_equal(np.delete(coded, [4, 7], axis=0), np.delete(encode(TOKENS, features.encoder), [4, 7], axis=0))
+    assert not coded[[4, 7]].any()
+
+
+@pytest.mark.parametrize("method", [ob.FedKT(subsets=2), ob.FedKD(subsets=2, temperature=0)])
+@pytest.mark.parametrize("what", WILD)
+def test_tokens_outside_the_vocabulary_become_padding(method: Any, what: str) -> None:
+    agreed, labels = of_tokens(method, learner=text_network()), np.arange(12) % 2
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert ob.cast(agreed, wild(WILD[what]), labels, party="a").abstained is None
+    assert any("at L2 no row may stop a cast" in str(w.message) for w in caught)
+    (other,) = cast_together(agreed, {"a": Data(wild(WILD[what]), labels)})
+    assert other.abstained is None
+    filled = filled_rows(
+        PartyContext(agreed, "a"), agreed.rows(wild(WILD[what]), private=True), agreed.choose_learners({})
+    )
+    assert np.array_equal(filled, zero())
+
+
+@pytest.mark.parametrize("what", WILD)
+def test_at_l0_tokens_outside_the_vocabulary_are_refused(what: str) -> None:
+    agreed = of_tokens(ob.FedKT(), "L0", text_network())
+    with pytest.raises(DataError, match=r"expected 0 \(padding\) to 9|must be whole numbers"):
+        ob.cast(agreed, wild(WILD[what]), np.arange(12) % 2, party="a")
+
+
+def test_pixels_that_are_no_bytes_become_0() -> None:
+    images = RNG.integers(256, size=(12, 4)).astype(np.uint8)
+    rows = images.astype(np.int64)
+    rows[3], rows[5, 1] = 300, -1
+    trusted, private = (election(ob.FedKT(), public=images, privacy=p) for p in ("L0", WIDE))
+    taken = private.rows(rows, private=True)
+    assert not taken[3].any()
+    assert taken[5, 1] == 0
+    assert np.array_equal(np.delete(taken, [3, 5], axis=0), np.delete(images, [3, 5], axis=0))
+    assert ob.cast(private, rows, np.arange(12) % 2, party="a").abstained is None
+    with pytest.raises(DataError, match="must be bytes"):
+        trusted.rows(rows, private=True)
 
 
 def test_the_rounding_of_a_row_does_not_depend_on_how_many_others_there_are() -> None:

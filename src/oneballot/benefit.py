@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from .election.defaults import main_role
 from .election.election import Election
-from .errors import DataError, ElectionError, OneBallotWarning
+from .errors import DataError, ElectionError, OneBallotWarning, WillNotWork
 from .interfaces import HasReplaceableMembers, Learner, Models
 from .party.cast import cast_together
 from .party.context import PartyContext
@@ -23,18 +24,16 @@ from .party.holdout import assign_folds, find_holdout
 from .party.outbox import Outbox
 from .privacy.settings import L0
 from .report.bootstrap import bootstrap
-from .report.metrics import Metrics, evaluate, plain
-from .report.text import signed
+from .report.metrics import Metrics, evaluate, judged_scorer, plain
+from .report.text import SHARES, signed
 from .runtime.progress import track
 from .runtime.scheduler import Job, request, run
 from .server.outcome import Outcome
 from .server.sandbox import Sandbox
-from .simulation import baseline_role, simulate_parties
+from .simulation import simulate_parties
 from .sparse import concatenate
 from .types import Array, Blob, Contents, Data, Fit, Task
 
-COMPARED = ("accuracy", "balanced_accuracy", "auc")
-POINTS = {"accuracy": 100.0, "balanced_accuracy": 100.0}
 LEAST_ROWS = 10
 
 
@@ -43,6 +42,7 @@ class Benefit:
     """The outcome (`outcome`) and the party's own model (`own`) on the same rows.
 
     differences: for each metric the outcome's minus the own model's, and half of its 95 % interval (paired bootstrap).
+    They decide by the metrics that the target compares models by (`Target.judged`), the first before the others.
     lacking: classes that the party has no rows of, so that its rows cannot show what the outcome knows about them.
     """
 
@@ -54,11 +54,20 @@ class Benefit:
 
     @property
     def verdict(self) -> str:
-        """ "better", "worse" or "unclear", by accuracy. Rows of a single class leave it unclear."""
-        difference, margin = self.differences["accuracy"]
-        return (
-            "unclear" if abs(difference) <= margin or self.only is not None else "better" if difference > 0 else "worse"
-        )
+        """ "better", "worse" or "unclear", by the target's most important metric. Rows of a single class leave it
+        unclear."""
+        return "unclear" if self.only is not None else self._verdict(self.judged_by)
+
+    @property
+    def judged_by(self) -> str:
+        """The name of the metric that decides; for classes, accuracy."""
+        return next(iter(self.own.target.judged()))
+
+    def _verdict(self, name: str) -> str:
+        difference, margin = self.differences[name]
+        if not abs(difference) > margin:  # also if one of the models has no value
+            return "unclear"
+        return "better" if (difference > 0) == (self.own.target.judged()[name] == "higher") else "worse"
 
     @property
     def only(self) -> str | None:
@@ -69,26 +78,25 @@ class Benefit:
 
     def sentences(self) -> list[str]:
         if self.only is not None:
-            other = 100 * (1 - self.outcome.accuracy)
+            (recall,) = (each["recall"] for each in self.outcome.by_class if each["class"] == self.only)
+            other = 100 * (1 - recall)
             return [
                 f"All your rows are of class {self.only}, and a model that always predicts {self.only} is never wrong "
                 "on them: they cannot show which model is better. The outcome predicts another class for "
                 f"{other:.1f} % of them. Compare the two on rows of several classes (--test FILE)."
             ]
-        difference, margin = self.differences["accuracy"]
-        points = f"{100 * abs(difference):.1f} ± {100 * margin:.1f} points of accuracy"
+        metrics, first = self.own.target.metrics, self.judged_by
+        shown, unsigned = (f"{self.shown(first, sign=sign)} of {metrics.get(first, first)}" for sign in (True, False))
         said = {
-            "better": f"The outcome is better than your own model by {points}.",
-            "worse": f"The outcome is WORSE than your own model by {points}. Keep your own model for rows like yours.",
-            "unclear": f"No difference beyond chance between the outcome and your own model: {100 * difference:+.1f} ± "
-            f"{100 * margin:.1f} points of accuracy.",
+            "better": f"The outcome is better than your own model by {unsigned}.",
+            "worse": f"The outcome is WORSE than your own model by {unsigned}. Keep your own model for rows like "
+            "yours.",
+            "unclear": f"No difference beyond chance between the outcome and your own model: {shown}.",
         }[self.verdict]
         lines = [f"{said} Tested on {self.own.rows:,} rows {self.how}."]
-        for name in COMPARED[1:]:
-            value, around = self.differences[name]
-            if abs(value) > around and (self.verdict == "unclear" or (value > 0) != (difference > 0)):
-                metric, judged = self.own.target.metrics[name], "better" if value > 0 else "worse"
-                lines.append(f"By {metric} it is {judged}: {self.shown(name)}.")
+        for name in [name for name in self.own.target.judged() if name != first]:
+            if (judged := self._verdict(name)) not in ("unclear", self.verdict):
+                lines.append(f"By {metrics[name]} it is {judged}: {self.shown(name)}.")
         if self.lacking:
             lines.append(
                 f"You have no rows of class {', '.join(self.lacking)}, so your rows cannot show what the outcome "
@@ -96,18 +104,25 @@ class Benefit:
             )
         return lines
 
-    def shown(self, name: str) -> str:
+    def shown(self, name: str, *, sign: bool = True) -> str:
         """A difference with its margin, such as +1.4 ± 0.6 points."""
         difference, margin = self.differences[name]
         if difference != difference:
             return "–"
-        if name in POINTS:
-            return f"{signed(100 * difference, 1)} ± {100 * margin:.1f} points"
-        return f"{signed(difference, 3)} ± {margin:.3f}"
+        points, factor, digits = (" points", 100, 1) if name in (*SHARES, *self._by_rows) else ("", 1, 3)
+        value = signed(factor * difference, digits) if sign else f"{factor * abs(difference):.{digits}f}"
+        return f"{value} ± {factor * margin:.{digits}f}{points}"
+
+    @property
+    def _by_rows(self) -> tuple[str, ...]:
+        """The name of the mean row score, if it is none of the metrics."""
+        target = self.own.target
+        return () if target.row_metric in target.metrics else (target.row_metric,)
 
     def describe(self) -> dict[str, Any]:
         return {
             "verdict": self.verdict,
+            "judged_by": self.judged_by,
             "sentences": self.sentences(),
             "how": self.how,
             "rows": self.own.rows,
@@ -158,6 +173,8 @@ def measure(
             "cast (--test FILE), or keep some back when you cast (`oneballot cast --holdout 0.2`) and name the party."
         )
     member = model.find_member(party, None if ballot is None else ballot.contents)
+    cast = outcome.count.by_party.get(party or "") if ballot is None else ballot.contents
+    _check_rows(election, data, cast, None if member is None else model.rows_of(member))
     if member is None and ballot is None:
         why = f"it holds no member named {party!r}, and {keep} no ballot" if party else "the party is unknown"
         raise DataError(
@@ -204,15 +221,38 @@ def _cross_fit(
     return _compare(election, theirs, own, data, data, how)
 
 
+def _check_rows(election: Election, data: Data, cast: Contents | None, counted: int | None) -> None:
+    """Raise DataError if these are not the rows that were cast from, by the rows of each class that the ballot states.
+
+    Without the ballot the rows that the outcome counts the member for show it; then there is only a warning. Classes
+    that the ballot has no rows of are not compared: they may have been left out as too small.
+    """
+    here, cure = election.target.class_counts(data.y), "Give the file that was cast, and your own --party"
+    seen = None if cast is None else cast.get("seen")
+    if isinstance(seen, np.ndarray) and seen.shape == here.shape:
+        for name, own, stated in zip(election.classes, here, seen, strict=True):
+            if stated and own != stated:
+                raise DataError(
+                    f"these are not the rows that were cast: the ballot has {stated:,} of class {name}, and here are "
+                    f"{own:,}. The outcome may have learnt from them at another party, which would flatter it. {cure}; "
+                    "or test rows that nobody has cast (--test FILE)."
+                )
+    elif counted is not None and counted != len(data):
+        text = f"the outcome counts your member for {counted:,} rows, and here are {len(data):,}"
+        warnings.warn(f"{text}: if this is not the file that was cast, the result is wrong. {cure}", WillNotWork, 3)
+
+
 def _compare(election: Election, outcome: Array, own: Array, tested: Data, data: Data, how: str) -> Benefit:
     target = election.target
-    ours, theirs = bootstrap(*(target.scorer(each, tested.y) for each in (outcome, own)), rows=len(tested))
+    scorers = [judged_scorer(target, each, tested.y) for each in (outcome, own)]
     metrics = [evaluate(target, each, tested.y) for each in (own, outcome)]
+    whole = [scorer(np.ones((len(tested), 1))) for scorer in scorers]
+    ours, theirs = bootstrap(*scorers, rows=len(tested))
     differences = {}
     for name, values in ours.items():
         drawn = (values - theirs[name])[np.isfinite(values - theirs[name])]
         margin = 1.96 * float(drawn.std()) if len(drawn) else float("nan")
-        differences[name] = (metrics[1][name] - metrics[0][name], margin)
+        differences[name] = (float(whole[0][name][0] - whole[1][name][0]), margin)
     counts = zip(election.classes, target.class_counts(data.y), strict=False)
     return Benefit(how, metrics[0], metrics[1], differences, [str(name) for name, count in counts if not count])
 
@@ -225,7 +265,7 @@ def _own(alone: Election, choice: Mapping[str, Learner], train: Data, asked: Arr
     X, rows = concatenate([train.X, asked]), np.arange(len(train))
     asked_rows = np.arange(len(train), len(X))
     task = Task(rows, train.y, alone.target.task, ask=asked_rows, label="your own model")
-    role = baseline_role(alone)
+    role = main_role(alone.roles)
     learner = next(iter(choice.values())) if choice and role == "final" else learners[role]
     models: Models = run(Job(request(Fit(role, X, [task], len(alone.classes), keep=False)), lambda _: learner))
     (predictions,) = models.predictions()

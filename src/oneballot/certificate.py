@@ -16,6 +16,7 @@ import numpy as np
 from .influence import (
     ENOUGH_PARTIES,
     LEAST_CLAIMED,
+    MOST_SHARE,
     bounded_rows,
     level_of_share,
     level_of_total,
@@ -82,13 +83,14 @@ class Capped:
     claims `(parties, rows)`: a party's weight on a row for each row, or vote, that it counts for in total; 0 where it
     abstains. votes `(parties, rows, classes)`: each sums to 1, or 0 where the party abstains. reach: what parties may
     count for in total, given the numbers of all parties but one. expected: the weight of a row, for each that all
-    parties count for, if they know it as well as any other.
+    parties count for, if they know it as well as any other. cap: the largest share, as in `influence.most_share`.
     """
 
     claims: Array
     votes: Array
     reach: Callable[[Array], Iterable[Reach]]
     expected: float = 1.0
+    cap: float = MOST_SHARE
 
     def certify(self, weights: Array, k: int) -> Array:
         """The certified rows, given the weights `(parties, rows)` of the tally itself.
@@ -109,7 +111,8 @@ class Capped:
                 start, end = (LEAST_CLAIMED * self.expected * float(rows) for rows in (least.sum(), most.sum() + own))
                 cells = np.geomspace(start, end, EXPECTED_CELLS + 1 if present else 2)
                 for expected in itertools.pairwise(cells.tolist()):
-                    left = _worst_lead(claims * least[:, None], claims * most[:, None], lead, expected, present)
+                    low, high = claims * least[:, None], claims * most[:, None]
+                    left = _worst_lead(low, high, lead, expected, present, self.cap)
                     left[each, label] = np.inf
                     certified &= left.min(axis=1) > enough
         return np.asarray(certified)
@@ -190,7 +193,9 @@ class BoundedTotals:
             yield np.minimum(totals, below), np.minimum(totals, above), float(above), True
 
 
-def _worst_lead(low: Array, high: Array, lead: Array, expected: tuple[float, float], present: bool) -> Array:
+def _worst_lead(
+    low: Array, high: Array, lead: Array, expected: tuple[float, float], present: bool, cap: float
+) -> Array:
     """The least lead of the label over each class `(rows, classes)` if the others' weights `(others, rows)` are from
     `low` to `high`, and one more ballot has any weight, or is missing.
 
@@ -208,13 +213,13 @@ def _worst_lead(low: Array, high: Array, lead: Array, expected: tuple[float, flo
 
     if not present and len(low) < ENOUGH_PARTIES:
         return left(np.full(low.shape[1], np.inf), np.full(low.shape[1], np.inf))
-    none = left(*_levels(low, high, expected, 0.0 if present else None))
+    none = left(*_levels(low, high, expected, 0.0 if present else None, cap))
     if not present:
         return none
     most = float(high.sum(axis=0).max()) + expected[1] + 1  # more than the cap allows on any row
-    level = _levels(low, high, expected, most)
+    level = _levels(low, high, expected, most, cap)
     full = left(*level) - level[1][:, None]
-    share = most_share(len(low) + 1)
+    share = most_share(len(low) + 1, cap)
     between = np.full(low.shape[1], share * expected[0]), np.full(low.shape[1], share * expected[1])
     weight = expected[1] - np.minimum(low, between[0]).sum(axis=0)
     certain = expected[0] - np.minimum(high, between[1]).sum(axis=0)
@@ -223,7 +228,9 @@ def _worst_lead(low: Array, high: Array, lead: Array, expected: tuple[float, flo
     return np.asarray(np.minimum(np.minimum(none, full), np.where(gives_way[:, None], crossing, np.inf)))
 
 
-def _levels(low: Array, high: Array, expected: tuple[float, float], ballot: float | None) -> tuple[Array, Array]:
+def _levels(
+    low: Array, high: Array, expected: tuple[float, float], ballot: float | None, cap: float
+) -> tuple[Array, Array]:
     """The range of the level at which weights are cut, with one more ballot of this weight, or with none."""
 
     def of(weights: Array, total: float) -> tuple[Array, Array]:
@@ -232,7 +239,7 @@ def _levels(low: Array, high: Array, expected: tuple[float, float], ballot: floa
         ordered = -np.sort(-all_weights, axis=1)
         rest = ordered[:, ::-1].cumsum(axis=1)[:, ::-1]
         reached = np.where(rest[:, 0] < total, np.inf, level_of_total(ordered, rest, total))
-        return level_of_share(ordered, rest, most_share(ordered.shape[1])), reached
+        return level_of_share(ordered, rest, most_share(ordered.shape[1], cap)), reached
 
     share_low, reached_high = of(low, expected[1])
     share_high, reached_low = of(high, expected[0])

@@ -8,13 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from . import plugins
 from .election.election import Election
 from .election.file import make
+from .election.targets import Target
 from .errors import ElectionError, OneBallotError, OneBallotWarning
 from .notebook import Shown
+from .report.bootstrap import bootstrap
 from .report.gain import Gain, paired
 from .report.metrics import Metrics
+from .report.text import percent, score
 from .runtime.progress import track
 from .settings import parse_settings
 from .simulation import Baselines, Simulation, baselines, gain, simulate_parties
@@ -28,12 +33,15 @@ VARIANTS: Mapping[str, Sequence[Mapping[str, Any]]] = {
 FALLBACK: Mapping[str, Mapping[str, Any]] = {"fedkd": {"temperature": 0.0}}
 """Settings that need less of a learner, for a method that cannot run with its defaults."""
 POINT = 0.01
-"""A method may be recommended for its AUC if its accuracy is at most a point below the best."""
+"""A method may be recommended for its AUC if its accuracy is at most this far below the best."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """The result of one method. bytes: the mean size of a ballot; model_bytes: of the final model."""
+    """The result of one method. bytes: the mean size of a ballot; model_bytes: of the final model.
+
+    drawn: bootstrap resamples of the metric that decides, if it is not the mean of the row scores.
+    """
 
     label: str
     election: Election = field(repr=False)
@@ -41,6 +49,42 @@ class Entry:
     metrics: Metrics
     row_scores: Array = field(repr=False)
     seconds: float
+    drawn: Array | None = field(default=None, repr=False)
+
+    @property
+    def judged_by(self) -> str:
+        """The target's most important metric."""
+        return next(iter(self.metrics.target.judged()))
+
+    @property
+    def shown(self) -> str:
+        """The value of this metric, in words."""
+        name = self.judged_by
+        by_rows = name not in self.metrics.values
+        return percent(float(self.row_scores.mean())) if by_rows else score(name, self.metrics[name])
+
+    @property
+    def value(self) -> float:
+        """The same as a number of which the highest is the best; minus infinity if it has no value."""
+        name = self.judged_by
+        value = float(self.metrics.values.get(name, self.row_scores.mean()))
+        lower = self.metrics.target.judged()[name] == "lower"
+        return -float("inf") if value != value else -value if lower else value
+
+    @property
+    def auc(self) -> float | None:
+        """None if the target has no AUC, or these rows have none."""
+        auc = self.metrics.values.get("auc", float("nan"))
+        return None if auc != auc else auc
+
+    def beats(self, other: Entry) -> bool:
+        """Whether it is better by more than chance explains."""
+        if self.drawn is None or other.drawn is None:
+            difference, margin = paired(self.row_scores, other.row_scores)
+        else:
+            apart = (self.drawn - other.drawn)[np.isfinite(self.drawn - other.drawn)]
+            difference, margin = self.value - other.value, 1.96 * float(apart.std()) if len(apart) else float("inf")
+        return difference > margin
 
     @property
     def bytes(self) -> int:
@@ -72,20 +116,25 @@ class Contest(Shown):
     without: Baselines
     test: Data = field(repr=False)
 
-    def recommended(self) -> Entry:
-        """The most accurate method; among those as accurate within a point and chance, the one with the highest AUC.
+    @property
+    def target(self) -> Target:
+        return self.entries[0].metrics.target
 
-        Methods whose model has collapsed are left out, unless all have.
+    def recommended(self) -> Entry:
+        """The best method by the target's most important metric; among those near it, the one with the highest AUC.
+
+        Near it: chance explains the difference and, if the metric is accuracy, it is at most a point. Methods whose
+        model has collapsed are left out, unless all have.
         """
         sound = [entry for entry in self.entries if not entry.collapsed] or list(self.entries)
-        best = max(sound, key=lambda entry: entry.metrics.accuracy)
-        near = [e for e in self._near(best, sound) if best.metrics.accuracy - e.metrics.accuracy <= POINT]
-        return max(near, key=lambda e: (e.metrics.auc if e.metrics.auc == e.metrics.auc else 0, e.metrics.accuracy))
+        best = max(sound, key=lambda entry: entry.value)
+        point = POINT if best.judged_by == self.target.row_metric else float("inf")
+        near = [entry for entry in self._near(best, sound) if best.value - entry.value <= point]
+        return max(near, key=lambda entry: (entry.auc or 0, entry.value))
 
     def _near(self, best: Entry, entries: Iterable[Entry]) -> list[Entry]:
-        """The entries that are not less accurate than this one by more than chance explains."""
-        differences = [(entry, paired(best.row_scores, entry.row_scores)) for entry in entries]
-        return [entry for entry, (difference, margin) in differences if difference <= margin or entry is best]
+        """The entries that are not worse than this one by more than chance explains."""
+        return [entry for entry in entries if entry is best or not best.beats(entry)]
 
     def gain(self) -> Gain:
         """What the recommended method brings each party."""
@@ -94,22 +143,24 @@ class Contest(Shown):
 
     def sentences(self) -> list[str]:
         chosen = self.recommended()
-        lines = [f"Recommended: {chosen.label}, {100 * chosen.metrics.accuracy:.1f} % accurate."]
-        best = max(self.entries, key=lambda entry: entry.metrics.accuracy)
+        metric = self.target.metrics.get(chosen.judged_by, chosen.judged_by)
+        lines = [f"Recommended: {chosen.label}, {metric} {chosen.shown}."]
+        best = max(self.entries, key=lambda entry: entry.value)
         if best is not chosen and not best.collapsed:
+            lines[0] += f" {best.label} has {best.shown}, which is within chance"
             lines[0] += (
-                f" {best.label} has {100 * best.metrics.accuracy:.1f} %, which is within chance, but a lower AUC "
-                f"({best.metrics.auc:.3f} against {chosen.metrics.auc:.3f})."
+                f", but a lower AUC ({best.auc:.3f} against {chosen.auc:.3f})." if best.auc and chosen.auc else "."
             )
         if chosen.collapsed:
+            ranks = f" {chosen.label} ranks rows best (AUC {chosen.auc:.3f}):" if chosen.auc else f" {chosen.label}:"
             lines = [
-                f"The model of every method has collapsed. {chosen.label} ranks rows best (AUC "
-                f"{chosen.metrics.auc:.3f}): choose a threshold on its probabilities, or add rows of the rare class."
+                f"The model of every method has collapsed.{ranks} choose a threshold on its probabilities, or add rows "
+                "of the rare class."
             ]
         smaller = [e for e in self._near(chosen, self.entries) if e.bytes < chosen.bytes / 2 and not e.collapsed]
         if smaller:
             other = min(smaller, key=lambda entry: entry.bytes)
-            lines[0] += f" {other.label} is as accurate within chance, with ballots of {other.bytes:,} bytes"
+            lines[0] += f" {other.label} is as good within chance, with ballots of {other.bytes:,} bytes"
             lines[0] += f" instead of {chosen.bytes:,}."
         for entry in self.entries:
             if entry.collapsed:
@@ -207,8 +258,12 @@ def run_contest(
                     warnings.simplefilter("ignore", OneBallotWarning)  # the table shows a collapsed model
                 run = simulate_parties(variant, parties)
             seconds = time.monotonic() - begin
-            scores = election.target.row_scores(run.probabilities(test), test.y)
-            entries.append(Entry(label, variant, run, run.evaluate(test), scores, seconds))
+            predictions, target = run.probabilities(test), election.target
+            scores, drawn = target.row_scores(predictions, test.y), None
+            if (name := next(iter(target.judged()))) != target.row_metric:
+                (resampled,) = bootstrap(target.scorer(predictions, test.y), rows=len(test))
+                drawn = resampled[name]
+            entries.append(Entry(label, variant, run, run.evaluate(test), scores, seconds, drawn))
         except OneBallotError as error:
             if variant is election:
                 raise

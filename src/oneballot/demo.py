@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import shlex
+import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from .election import template
 from .election.columns import Number
 from .election.election import Election
 from .election.schema import Schema
-from .errors import ElectionError, MissingExtra, OneBallotWarning
+from .errors import ElectionError, KeyFileError, MissingExtra, OneBallotWarning
 from .methods.fedkt.method import FedKT
 from .party.cast import cast_together
 from .party.context import PartyContext
@@ -26,10 +27,12 @@ from .party.rows import read_rows
 from .party.small_counts import CountRule
 from .report.dossier.facts import of_release
 from .report.dossier.write import twin_of, write_dossier
-from .report.outcome.subject import assess
+from .report.outcome.subject import Subject, assess
 from .report.outcome.subject import load as load_subject
 from .report.outcome.write import write as write_report
 from .report.plots import plot_class_counts
+from .server import log
+from .server.outcome import Outcome
 from .server.tally import tally_box
 from .simulation import Baselines, Simulation, baselines, divide, simulate_parties
 from .types import Array, Ballot
@@ -63,20 +66,29 @@ def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> di
     tested = election.read_data(out / "test.csv")
     for earlier in (out / "box").glob("*.ballot"):
         earlier.unlink()
-    box, ballots = Folder(out / "box"), cast_together(election, held)
-    saved = _write_dossier(out / "dossier.html", election, ballots[0], out / "parties" / f"{ballots[0].party}.csv")
-    for ballot in ballots:
+    first, *others = held
+    begin = time.perf_counter()
+    ballots = cast_together(election, {first: held[first]})  # alone, as at a party: the dossier states how long it took
+    seconds = round(time.perf_counter() - begin, 2)
+    saved = _write_dossier(out / "dossier.html", election, ballots[0], out / "parties" / f"{first}.csv", seconds)
+    box = Folder(out / "box")
+    for ballot in [*ballots, *cast_together(election, {party: held[party] for party in others})]:
         box.deliver(ballot.party, ballot.sealed)
+    begin = time.perf_counter()
     outcome = tally_box(election, box)
-    outcome.save(out / "outcome")
+    _save(outcome, out / "outcome", round(time.perf_counter() - begin, 2))
 
-    others = {"FedKT as in the paper": FedKT.paper(), "FedKT with the open vote (small ballots)": FedKT()}
+    methods = {"FedKT as in the paper": FedKT.paper(), "FedKT with the open vote (small ballots)": FedKT()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OneBallotWarning)  # what is shown is about the election, not the comparisons
-        runs = {what: simulate_parties(replace(election, method=m, learners={}), held) for what, m in others.items()}
+        runs = {what: simulate_parties(replace(election, method=m, learners={}), held) for what, m in methods.items()}
         without = baselines(election, held, tested)
     counts = np.stack([np.bincount(d.y, minlength=10) for d in held.values()])
-    saved |= _write_report(out, without)
+    subject = load_subject(out / "outcome", out / "election.toml")
+    subject = subject.with_test(assess(subject.outcome, out / "test.csv"))
+    assert subject.tested is not None
+    alone = {party: metrics["accuracy"] for party, metrics in subject.tested.alone.items()}  # as in the report
+    saved |= _write_report(out, subject, without)
     saved |= {"model": "outcome", "ballots": "box", "election": "election.toml", "rows": "parties"}
     if picture := plot_class_counts(counts, list(held), [str(c) for c in range(10)], out / "parties.png"):
         saved["picture"] = picture.name
@@ -86,14 +98,14 @@ def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> di
         "parties": {
             party: {
                 "rows": counts[i].tolist(),
-                "alone": without.alone.get(party, 0.0),
+                "alone": alone.get(party, 0.0),
                 "bytes": outcome.voted[party].bytes,
             }
             for i, party in enumerate(held)
         },
         "results": [
-            {"what": "each party alone, mean", "accuracy": without.alone_mean, "bytes": 0},
-            {"what": "the best party alone", "accuracy": max(without.alone.values()), "bytes": 0},
+            {"what": "each party alone, mean", "accuracy": float(np.mean(list(alone.values()))), "bytes": 0},
+            {"what": "the best party alone", "accuracy": max(alone.values()), "bytes": 0},
             *(
                 {"what": what, "accuracy": run.accuracy(tested), "bytes": run.outcome.bytes // parties}
                 for what, run in {**runs, "open ensemble (the default)": federation}.items()
@@ -104,26 +116,36 @@ def run(out: Path, *, parties: int = 10, beta: float = 0.5, seed: int = 0) -> di
     }
 
 
-def _write_dossier(page: Path, election: Election, ballot: Ballot, rows: Path) -> dict[str, str]:
+def _save(outcome: Outcome, folder: Path, seconds: float) -> None:
+    """Save the outcome with its log, as `oneballot tally` does; without a log where its key cannot be kept."""
+    try:
+        log.save(outcome, folder, "tally", {"seconds": seconds})
+    except KeyFileError as error:
+        warnings.warn(f"{folder} gets no log: {error}", OneBallotWarning, stacklevel=2)
+        outcome.save(folder)
+
+
+def _write_dossier(page: Path, election: Election, ballot: Ballot, rows: Path, seconds: float) -> dict[str, str]:
     """The release dossier of one party. Small counts are allowed: the digits are public."""
-    data, about = read_rows(election, rows)
+    _, about = read_rows(election, rows)
     release = Release(PartyContext(election, ballot.party), "planned", CountRule(small="allow"), rows=about)
     for earlier in (page, twin_of(page)):
         earlier.unlink(missing_ok=True)
     try:
-        write_dossier(page, of_release(sealed_release(release, ballot, data), page.name))
+        sealed = replace(sealed_release(release, ballot), seconds=seconds)
+        write_dossier(page, of_release(sealed, page.name))
     except MissingExtra as error:
         warnings.warn(str(error), OneBallotWarning, stacklevel=2)
         return {}
     return {"dossier": page.name}
 
 
-def _write_report(out: Path, without: Baselines) -> dict[str, str]:
+def _write_report(out: Path, subject: Subject, without: Baselines) -> dict[str, str]:
     """The report of the outcome on the test rows, beside a model of pooled data."""
-    subject, page = load_subject(out / "outcome", out / "election.toml"), out / "report.html"
+    page = out / "report.html"
     assert without.pooled_metrics is not None
     subject = replace(
-        subject.with_test(assess(subject.outcome, out / "test.csv")),
+        subject,
         baselines={"pooled data": without.pooled_metrics.values},
         command=shlex.join(["oneballot", "demo", "--out", str(out)]),
     )

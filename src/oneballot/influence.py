@@ -19,6 +19,9 @@ ENOUGH_PARTIES = 5
 """With fewer parties no cap is possible: two hospitals with one class each must still work."""
 MOST_SHARE = 0.15
 """The largest share of a row's weight that one party may have, if there are enough parties (`most_share`)."""
+LOOSE_SHARE = 0.25
+"""The same where there are no public rows: claims cannot be scaled there, so a smaller share would cost parties that
+alone know a class several points (docs/results/open_ensemble.md)."""
 LEAST_CLAIMED = 0.8
 """The cap gives way where the capped weights of a row sum to less than this share of all parties' rows."""
 
@@ -64,9 +67,13 @@ def bounded_rows(declared: Array) -> Array:
 
     The largest fifth of the parties does not decide where that is, so that no single party can raise the bound.
     """
+    return np.asarray(np.maximum(np.minimum(declared, most_rows(declared)), 1.0))
+
+
+def most_rows(declared: Array) -> float:
+    """The bound of `bounded_rows`."""
     ordered = np.sort(declared)[: -max(1, len(declared) // 5) if len(declared) > 2 else None]
-    middle = ordered[np.searchsorted(np.cumsum(ordered), ordered.sum() / 2)]
-    return np.asarray(np.maximum(np.minimum(declared, 2 * middle), 1.0))
+    return float(2 * ordered[np.searchsorted(np.cumsum(ordered), ordered.sum() / 2)])
 
 
 def trusted_rows(declared: Array, agreement: Array) -> Array:
@@ -85,9 +92,9 @@ def rows_by_agreement(declared: Array, bounded: Array, median: float, agreement:
     return np.asarray(np.maximum((low + more) * np.interp(agreement, [0.2, 0.3], [0.02, 1]), 1.0))
 
 
-def most_share(parties: int) -> float:
+def most_share(parties: int, share: float = MOST_SHARE) -> float:
     """The largest share of a row's weight that one of so many parties may have: few parties need larger shares."""
-    return max(MOST_SHARE, 1 / max(parties - 1, 1))
+    return max(share, 1 / max(parties - 1, 1))
 
 
 def cap_weights(

@@ -88,6 +88,11 @@ class Learner(Plugin):
         """The shape of a row, if the settings give it."""
         return ()
 
+    @property
+    def vocabulary(self) -> int | None:
+        """If rows are token numbers, how many it knows. At L2 others become 0, so that none stops a cast."""
+        return None
+
     def most_rows_held(self, rows: int) -> int:
         """The most of these training rows that one of its models holds as they are (`Format.rows_held`)."""
         return 0
@@ -229,10 +234,20 @@ class Method(Plugin):
         return False
 
     @property
+    def asks_members(self) -> bool:
+        """Whether the final model is made of the parties' own models (`Model.sandboxed`). Without public rows to distil
+        one model from them, `oneballot tally --publish` is then refused before it counts."""
+        return False
+
+    @property
     def risk(self) -> str:
         """What one party that lies can do with these settings, and what to set instead, in a sentence or two. Empty if
         its influence is bounded. `oneballot check` prints it, and a tally of five or more ballots warns of it."""
         return ""
+
+    def risk_in(self, agreed: Agreement) -> str:
+        """`risk`, where what to set instead depends on the election: its level, or its two tallies."""
+        return self.risk
 
     def default_learners(self, shape: tuple[int, ...], tokens: bool) -> Mapping[str, Mapping[str, Any]]:
         """By role, the name and settings of learners that suit rows of this shape, where the election names none."""

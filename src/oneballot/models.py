@@ -1,6 +1,6 @@
 """What a trained model is: the base classes of models, which learners, formats and methods make.
 
-Model ─> HasMembers ─> HasReplaceableMembers
+Dumpable ─> Model ─> HasMembers ─> HasReplaceableMembers
 """
 
 from __future__ import annotations
@@ -29,7 +29,15 @@ class AskModel(Protocol):
     def __call__(self, blob: Blob, X: Array, *, classes: int, abstain: bool = False) -> Array: ...
 
 
-class Model(ABC):
+class Dumpable(ABC):
+    """What has a serialized model: a `Model`, the final model of an outcome, and the outcome."""
+
+    @abstractmethod
+    def dump(self) -> Blob:
+        """The serialized model."""
+
+
+class Model(Dumpable):
     """A trained model."""
 
     shape: tuple[int, ...] = ()
@@ -44,9 +52,6 @@ class Model(ABC):
     @abstractmethod
     def scores(self, X: Array) -> Array:
         """Logits, margins or decision values `(rows, classes)`; log-probabilities if the model has none of these."""
-
-    @abstractmethod
-    def dump(self) -> Blob: ...
 
     def seconds(self, rows: int) -> float:
         """How long it may take, estimated generously, to predict so many rows, if its format is inert. A model from
@@ -79,6 +84,10 @@ class HasReplaceableMembers(HasMembers):
     @abstractmethod
     def find_member(self, party: str | None, contents: Contents | None) -> int | None:
         """The member of this party, by its name or by its ballot's contents; None if it is not among the members."""
+
+    def rows_of(self, member: int) -> int | None:
+        """The rows that this member counts for, if they are as many as it was trained on; None if it is not known."""
+        return None
 
     @abstractmethod
     def with_member(self, member: int, contents: Contents, ctx: Context, ask: AskModel) -> Model:

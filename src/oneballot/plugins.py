@@ -58,14 +58,15 @@ def find(kind: Kind, name: str) -> Any:
     (plugin, *_) = entry_points(group=f"oneballot.{kind}", name=name)
     try:
         loaded: Any = plugin.load()
-        if _base(kind) not in getattr(loaded, "__mro__", ()):
+        fits = isinstance(loaded, type) and issubclass(loaded, _base(kind))
+        if not fits:
             raise ElectionError(
                 f"entry point {name!r}: {plugin.value} is not a subclass of {'.'.join(_base_path(kind))}, "
                 f"which every {ONE[kind]} must be (docs/extending.md)"
             )
         if loaded.name != name:
             raise ElectionError(f"entry point {name!r}: the {ONE[kind]} it names calls itself {loaded.name!r}")
-        if missing := ", ".join(sorted(getattr(loaded, "__abstractmethods__", ()))):
+        if missing := ", ".join(sorted(loaded.__abstractmethods__)):
             raise ElectionError(f"the {ONE[kind]} {name!r} ({plugin.value}) does not define {missing}")
         return loaded
     except (ImportError, AttributeError) as error:

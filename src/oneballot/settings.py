@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterator
 from functools import wraps
 from itertools import groupby
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from pydantic import BaseModel, Field, ValidationError
 from pydantic.dataclasses import dataclass
@@ -25,15 +25,21 @@ COMPLETE = ("missing", "value_error", "extra_forbidden")
 """Types of errors whose message need not quote the value."""
 
 
+class Section:
+    """Settings that errors call by the name of their section in election files, not by that of their class."""
+
+    called: ClassVar[str]
+
+
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, Field))
 def settings(cls: type[Class]) -> type[Class]:
-    """Decorate a class of settings. Invalid values raise an ElectionError that names the class, or its `called`."""
+    """Decorate a class of settings. Invalid values raise an ElectionError that names the class or its section."""
     made: Any = dataclass(frozen=True, config={"extra": "forbid", "arbitrary_types_allowed": True})(cls)
     validate, known = made.__init__, [f.name for f in dataclasses.fields(made)]
+    called = cls.called if issubclass(cls, Section) else cls.__name__
 
     @wraps(validate)
     def init(self: Any, *values: Any, **named: Any) -> None:
-        called = getattr(cls, "called", cls.__name__)
         try:
             check_limits({**dict(zip(known, values, strict=False)), **named})
         except ElectionError as error:

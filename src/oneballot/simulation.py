@@ -16,6 +16,7 @@ from .boxes.folder import Folder
 from .data.frames import as_table
 from .data.split import split as split_rows
 from .election.cells import as_text
+from .election.defaults import main_role
 from .election.election import Election
 from .election.names import check_roster_names, file_name
 from .election.tallies import SIDES
@@ -25,6 +26,7 @@ from .interfaces import Models
 from .notebook import Shown
 from .party.cast import cast_steps
 from .privacy.settings import L0
+from .report.beside import beside
 from .report.gain import Gain, Setting
 from .report.metrics import Metrics, evaluate, mean, summarize
 from .runtime.scheduler import Job, request, run
@@ -43,7 +45,8 @@ class Simulation(Shown):
 
     outcome: Outcome
     ballots: tuple[Ballot, ...]
-    parties: Mapping[str, Data]
+    parties: Mapping[str, Data] = field(repr=False)
+    """Each party's rows, with their IDs, which are not printed."""
 
     def probabilities(self, test: Data) -> Array:
         """What the final model predicts for rows that the election has encoded."""
@@ -62,6 +65,7 @@ class Baselines:
     """Results without a federation: each party alone, and all data pooled (the upper bound).
 
     alone, pooled: accuracies. metrics: of each party. row_scores: `Target.row_scores` of each party, and pooled.
+    best_predictions: what the model of the best party predicts for the test rows.
     """
 
     alone: Mapping[str, float]
@@ -70,18 +74,21 @@ class Baselines:
     pooled_metrics: Metrics | None = field(default=None, repr=False)
     row_scores: Mapping[str, Array] = field(default_factory=dict, repr=False)
     pooled_row_scores: Array | None = field(default=None, repr=False)
+    best_predictions: Array | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, parties: Sequence[str], predictions: Sequence[Array], test: Data, target: Target) -> Baselines:
         """From the predictions of each party's model and, last, of the model of pooled data."""
         alone, pooled = dict(zip(parties, predictions[:-1], strict=True)), predictions[-1]
+        accuracy = {party: target.accuracy(each, test.y) for party, each in alone.items()}
         return cls(
-            {party: target.accuracy(each, test.y) for party, each in alone.items()},
+            accuracy,
             target.accuracy(pooled, test.y),
             {party: summarize(target, each, test.y) for party, each in alone.items()},
             evaluate(target, pooled, test.y),
             {party: target.row_scores(each, test.y) for party, each in alone.items()},
             target.row_scores(pooled, test.y),
+            alone[max(accuracy, key=lambda party: accuracy[party])],
         )
 
     @property
@@ -111,8 +118,12 @@ def gain(election: Election, simulation: Simulation, baselines: Baselines, test:
         empty=len(simulation.parties) - len(baselines.alone),
     )
     assert baselines.pooled_row_scores is not None
-    federation = election.target.row_scores(simulation.probabilities(test), test.y)
-    return Gain.of(setting, baselines.row_scores, federation, baselines.pooled_row_scores)
+    assert baselines.best_predictions is not None
+    target, predictions, best = election.target, simulation.probabilities(test), baselines.best
+    metrics = baselines.metrics[best], baselines.mean_metrics
+    others = beside(target, predictions, baselines.best_predictions, test.y, *metrics)
+    federation = target.row_scores(predictions, test.y)
+    return Gain.of(setting, baselines.row_scores, federation, baselines.pooled_row_scores, others)
 
 
 def simulate(
@@ -243,14 +254,9 @@ def baselines(election: Election, parties: Mapping[str, Data], test: Data) -> Ba
     names = [*held, "pooled data"]
     kind = election.target.task
     tasks = [Task(rows, y[rows], kind, ask=asked, label=name) for name, rows in zip(names, blocks, strict=True)]
-    fit = Fit(baseline_role(election), X, tasks, len(election.classes), keep=False)
+    fit = Fit(main_role(election.roles), X, tasks, len(election.classes), keep=False)
     models: Models = run(Job(request(fit), election.learner_of, "", election.digest))
     return Baselines.of(list(held), models.predictions(), test, election.target)
-
-
-def baseline_role(election: Election) -> str:
-    """The role whose learner trains the model of a party that stays alone."""
-    return next(role for role in ("final", "local", *sorted(election.roles)) if role in election.roles)
 
 
 def _baselines_by_tallies(election: Election, held: Mapping[str, Data], test: Data) -> Baselines:

@@ -123,13 +123,15 @@ class RowPart:
 
     "number": a number from 0 to 1 (dates too). "category": one feature of several is 1, the others are 0. "text":
     signed counts of words, of length 1. "image": bytes. "tokens": whole numbers. "features": any numbers.
-    missing: of a number: a last feature is 1 where it is missing. blank: of a category: all features may be 0.
+    missing: of a number: a last feature is 1 where it is missing. blank: of a category: all features may be 0. names:
+    of the features, for people; empty if they have none.
     """
 
     kind: Literal["number", "category", "text", "image", "tokens", "features"]
     width: int
     missing: bool = False
     blank: bool = False
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -166,10 +168,15 @@ class Task:
     seed: int = 0
     ask: Array | None = None  # rows of X to predict
     answer: Literal["probabilities", "scores"] = "probabilities"
-    output: Output = "softmax"  # how scores become probabilities; multi-labels use sigmoid
+    output: Output = "softmax"  # how scores become probabilities; see `activation`
     start: Mapping[str, Array] | None = None  # networks: initial weights; None draws them with the seed
     required: bool = False  # if the learner cannot fit the rows: raise an error, do not predict class frequencies
     label: str = "a model"  # names the task in errors
+
+    @property
+    def activation(self) -> Output:
+        """How scores become probabilities: `output`, and always the sigmoid for multi-labels."""
+        return "sigmoid" if self.kind == "multilabel" else self.output
 
     def relocated(self, where: Array, label: str) -> Task:
         """The same task on another X, in which row i of this one is row where[i]."""
@@ -238,7 +245,9 @@ class Numbers:
     limited: the integers are sums over the rows of `Context.limit_rows`, with the sensitivity given for one row. If
     neither holds, repeated IDs are refused at L2.
     lift: if the integers are scores of `classes`, the lead that a confident voter gives to its class; `voters` is the
-    number of voters of a party. row: if an integer counts the rows of a class, what one row adds to it.
+    number of voters of a party. joint_rows: if the final model learns an estimate over all public rows together, and
+    not the class with the best score on each, how many rows that are.
+    row: if an integer counts the rows of a class, what one row adds to it.
     spread: if the integers are votes of `classes` on public rows, what one unit adds to a public row on average.
     beside: further integers under the same noise, whose sensitivity adds up with that of these.
     """
@@ -251,6 +260,7 @@ class Numbers:
     lift: float = 0.0
     classes: int = 0
     voters: int = 1
+    joint_rows: int = 0
     row: float = 0.0
     spread: float = 0.0
     beside: Numbers | None = None
@@ -375,13 +385,14 @@ class Planned:
 class Plan:
     """What a cast would train and send, known before it runs.
 
+    models: how many models are trained. carries: what the ballot carries, in words.
     counts: the exact numbers of rows of each class that the ballot would carry, by the name of their array.
     contents: every array and model of the ballot; empty if the method does not list them.
     """
 
     models: int
     carries: str
-    bytes: int | None  # None if the size depends on the training
+    bytes: int | None = None  # None if the size depends on the training
     sends_models: bool = False  # whether the ballot carries models that were trained on the party's rows
     counts: Mapping[str, Array] = field(default_factory=dict)
     contents: Sequence[Planned] = ()
@@ -391,10 +402,12 @@ class Plan:
 class Sample:
     """Some of an array's contents as a table for people. `note` says how to check it.
 
-    public: the number of the public row that each row of the table is about, if any.
+    public: the number of the public row that each row of the table is about, if any. checkable: whether a person can
+    judge it by reading.
     """
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
     public: tuple[int, ...] = ()
+    checkable: bool = True

@@ -9,12 +9,15 @@ import pytest
 from typer.testing import CliRunner
 
 from oneballot.cli import app
+from oneballot.cli.tallied import publish_outcome
+from oneballot.election.election import Election
+from oneballot.errors import OneBallotError
 from oneballot.server.outcome import Outcome
 
 
-def oneballot(*words: object) -> str:
+def oneballot(*words: object, status: int = 0) -> str:
     result = CliRunner().invoke(app, [str(word) for word in words])
-    assert result.exit_code == 0, result.output + repr(result.exception)
+    assert result.exit_code == status, result.output + repr(result.exception)
     return " ".join(result.output.split())
 
 
@@ -94,6 +97,26 @@ def test_publish_shares_a_distilled_model_unless_the_members_are_asked_for(ensem
     output = oneballot(*tally, "members", "--publish-members")
     assert "made of the parties' own models" in output
     assert Outcome.load(Path("members")).model.model_.dump().format == "ensemble"
+
+
+def test_without_public_rows_the_members_are_published_only_if_asked_for(here: Path) -> None:
+    oneballot("new", "e.toml", "--like", "a.csv", "--label", "ill")
+    text = Path("e.toml").read_text().replace("n_estimators = 100", "n_estimators = 5")
+    Path("e.toml").write_text(text.replace("n_estimators = 50", "n_estimators = 5"))
+    for party in "ab":
+        oneballot("cast", "e.toml", "--party", party, "--data", f"{party}.csv", "--to", "box")
+    tally = ("tally", "e.toml", "--from", "box", "--out", "outcome")
+    output = oneballot(*tally, "--publish", "shared", status=1)
+    assert "--publish-members" in output
+    assert "oneballot new --public" in output
+    assert not Path("outcome").exists(), "it is refused before anything is counted"
+    oneballot(*tally)
+    parts = Election.read(Path("e.toml")), Outcome.load(Path("outcome")), Path("outcome"), Path("shared")
+    with pytest.raises(OneBallotError, match="The outcome is in outcome, and nothing was published"):
+        publish_outcome(*parts, members=False, rows=False)  # as after a method that does not declare `asks_members`
+    assert not Path("shared").exists()
+    assert "made of the parties' own models" in oneballot(*tally, "--publish", "shared", "--publish-members")
+    assert "ensemble" in Outcome.load(Path("shared")).model.model_.dump().format
 
 
 def test_check_and_cast_say_for_how_many_parties_an_accuracy_is_stated(here: Path) -> None:

@@ -34,9 +34,12 @@ def clinics(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-def test_a_tally_and_a_report_show_the_line_and_certify_answers_for_public_and_other_rows(clinics: Path) -> None:
+def test_a_tally_and_a_report_show_the_line_and_certify_answers_for_public_and_other_rows(
+    clinics: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     output = run("tally", "election.toml", "--from", "box", "--out", "outcome").output
-    for part in ("Without each party, on 202 rows", "labels changed", "share claimed", "clinic-b", "could not have"):
+    for part in ("Without each party, on 202 rows", "labels changed", "share of weight", "clinic-b", "could not have"):
         assert part in output
     assert "DO NOT PUBLISH" not in output
     described = json.loads(Path("outcome/outcome.json").read_text())["influence"]

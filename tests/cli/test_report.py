@@ -81,14 +81,41 @@ def test_what_a_party_measured_is_in_the_report(place: Path) -> None:
     assert not (place / "new.html").exists()
 
 
+def test_other_methods_and_pooled_data_come_from_a_comparison(place: Path) -> None:
+    given = ("--data", place / "a.csv", "--parties", 2, "--method", "analytic", "--peer", "solo")
+    run("compare", place / "election.toml", *given, "--out", place / "compared")
+    found = json.loads((place / "compared" / "comparison.json").read_text())
+    found["methods"][0]["name"] = "<b>mine</b>"
+    file, page = place / "comparison.json", place / "comparison.html"
+    file.write_text(json.dumps(found))
+    run("report", place / "outcome", "--comparison", file, "--data", place / "test.csv", "--out", page)
+    text = page.read_text("utf-8")
+    assert "A model of pooled data is not known here" not in text
+    assert "<b>mine" not in text
+    table = text[text.index("Other methods and pooled data, in a simulation") :]
+    table = table[: table.index("</table>")]
+    for name in ("&lt;b&gt;mine", "analytic", "solo, 1 round", "mean party", "best party (party-"):
+        assert name in table
+    pooled = table[table.index("pooled data (upper bound)") :]
+    assert f"{100 * found['baselines']['pooled']['accuracy']:.1f} %" in pooled
+    assert "compare these rows with each other" in text
+    run("report", place / "outcome", "--comparison", file, "--out", page)
+    assert "Other methods and pooled data" in page.read_text("utf-8"), "also without labelled rows"
+    file.write_text(json.dumps({**found, "election": "0" * 64}))
+    assert "is about election 0000" in run("report", place / "outcome", "--comparison", file, status=1)
+    file.write_text("[]")
+    said = run("report", place / "outcome", "--comparison", file, status=1)
+    assert "`oneballot compare --out`" in " ".join(said.split())
+
+
 def test_figures_about_a_partys_rows_are_on_no_page_that_has_noise() -> None:
     check_level("L0", server_page=False)
     check_level("L1", server_page=True)
     for level in ("L1", "L2"):
         with pytest.raises(OneBallotError, match=f"have no noise, so a report at {level} has none"):
             check_level(level, server_page=False)
-    with pytest.raises(OneBallotError, match="L2"):
-        check_level("L2", server_page=True)
+    with pytest.raises(OneBallotError, match=r"--comparison: .*L2"):
+        check_level("L2", "--comparison", server_page=True)
 
 
 def test_a_report_never_replaces_what_is_not_a_page(place: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -161,35 +162,38 @@ def test_servers_sign_with_keys_that_the_election_names(agreed: Path, clinic: Pa
     assert "the partial of server a is not signed" in wrong
 
 
-def test_withdraw_names_the_commands_that_the_servers_run_and_they_work(agreed: Path, clinic: Path) -> None:
+def test_withdraw_names_the_commands_that_the_servers_run_and_they_work(
+    agreed: Path, clinic: Path, monkeypatch
+) -> None:
     for path in (agreed, *(clinic / f"server-{side}" / "election.toml" for side in SERVERS)):
         path.write_text(path.read_text().replace("min_difference = 3", "min_difference = 1"))
     cast(agreed, "a", "b", "c")
     run("combine", *exchange(agreed), "--out", clinic / "outcome")
-    shown = run("withdraw", clinic / "outcome", "a", "--election", agreed, status=1).stderr
+    path, box = agreed.rename(clinic / "our election.toml"), clinic / "box"
+    shown = run("withdraw", clinic / "outcome", "a", "--election", path, "--from", box, status=1).stderr
     assert "costs again, beyond the budget: add --over-budget to the commands with --other" in shown
     assert "They will refuse" not in shown
-    lines = [line.split("#")[0].split() for line in shown.splitlines() if line.startswith("  oneballot ")]
+    lines = [shlex.split(line, comments=True) for line in shown.splitlines() if line.startswith("  oneballot ")]
     assert [line[1] for line in lines] == ["tally"] * 4 + ["combine"]
-    for _, name, *arguments in lines:
-        given = [
-            each.replace("BOX", str(clinic / "box")).replace("OUTCOME", str(clinic / "again")) for each in arguments
-        ]
-        if name == "tally":
-            home = clinic / f"server-{arguments[arguments.index('--share') + 1]}"
-            places = {"election.toml": home / "election.toml", "at-a": home / "out", "at-b": home / "out"}
-            places |= {
-                f"ballots-{side}.json": clinic / f"server-{side}" / "out" / f"ballots-{side}.json" for side in "ab"
-            }
-            over = ["--over-budget"] if "--other" in given else []
-            run(name, *(places.get(each, each) for each in given), *over)
-        else:
-            partials = {
-                f"at-{side}/partial-{side}": clinic / f"server-{side}" / "out" / f"partial-{side}" for side in "ab"
-            }
-            run(name, *(partials.get(each, each) for each in given), "--election", agreed)
-    outcome = ob.Outcome.load(clinic / "again")
+    monkeypatch.chdir(clinic)  # as copied, but for the keys: both servers are on this machine
+    for side in SERVERS:
+        (clinic / f"openings-{side}").symlink_to(clinic / f"server-{side}" / f"openings-{side}")
+    for _, *words in lines:
+        side = words[words.index("--share") + 1] if "--share" in words else None
+        key = ["--key", clinic / f"server-{side}" / "server.key"] if side else []
+        run(*words, *key, *(["--over-budget"] if "--other" in words else []))
+    outcome = ob.Outcome.load(clinic / "outcome")
     assert (sorted(outcome.voted), outcome.without, outcome.ledger.drawn) == (["b", "c"], ("a",), 2)
+
+
+def test_withdraw_leaves_a_place_for_the_box_that_it_does_not_know(agreed: Path, clinic: Path, monkeypatch) -> None:
+    cast(agreed, "a", "b", "c")
+    run("combine", *exchange(agreed), "--out", clinic / "outcome")
+    monkeypatch.chdir(clinic)
+    shown = run("withdraw", "outcome", "a", "--out", "new outcome", status=1).stderr
+    assert "oneballot tally election.toml --from BOX --out at-a --share a --without a  # at server a" in shown
+    assert "--other at-b/ballots-b.json  # at server a, with the list of b" in shown
+    assert "combine at-a/partial-a at-b/partial-b --out 'new outcome' --election election.toml" in shown
 
 
 def test_a_simulation_of_the_file_runs_both_servers(agreed: Path, clinic: Path) -> None:

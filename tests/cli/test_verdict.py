@@ -143,3 +143,18 @@ class TestBenefit:
         assert found["verdict"] in ("better", "worse", "unclear")
         assert found["outcome"]["accuracy"] > 0.8
         assert "in 5 folds" in run(*words).output
+
+
+def test_check_names_the_learners_that_are_trained_and_no_others(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(clinic)
+    run("new", "election.toml", "--public", "public.csv", "--label", "ill")
+    assert run_json("check", "election.toml")["learners"].keys() == {"local", "claim"}
+    assert "all = " not in run("check", "election.toml").stdout
+    Path("election.toml").unlink()
+    write_election()
+    assert run_json("check", "election.toml")["learners"].keys() == {"all"}
+    text = Path("election.toml").read_text()
+    start, end = text.index("[method]"), text.index("[privacy]")
+    Path("analytic.toml").write_text(f'{text[:start]}[method]\nname = "analytic"\n\n{text[end:]}')
+    assert run_json("check", "analytic.toml")["learners"] == {}
+    assert "learners: none is trained" in run("check", "analytic.toml").stdout

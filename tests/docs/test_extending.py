@@ -107,11 +107,20 @@ def test_the_example_of_a_method_has_40_lines():
 
 @pytest.mark.parametrize(
     "suite",
-    ["test_method", "test_learner", pytest.param("test_format", marks=pytest.mark.slow), "test_box", "test_peer"],
+    [
+        "test_method",
+        "test_network_method",
+        "test_learner",
+        pytest.param("test_format", marks=pytest.mark.slow),
+        "test_box",
+        "test_peer",
+    ],
 )
 def test_an_example_passes_its_conformance_suite(plugin, suite, tmp_path):
     if suite in ("test_learner", "test_format"):
         pytest.importorskip("catboost")
+    if suite == "test_network_method":
+        pytest.importorskip("torch")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(plugin / "tests")
         check = getattr(importlib.import_module("test_conformance"), suite)

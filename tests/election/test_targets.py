@@ -63,6 +63,32 @@ class Grades(Classes):
         return score
 '''
 """The example of docs/extending.md."""
+OFF = '''
+
+@dataclass(frozen=True)
+class Off(Classes):
+    """Grades scored by the error alone: no accuracy among the metrics."""
+
+    name: ClassVar[str] = "off"
+    metrics: ClassVar[Mapping[str, str]] = {"off": "mean grades off"}
+    columns: ClassVar[Mapping[str, str]] = {"off": "grades off"}
+    compared: ClassVar[Mapping[str, str]] = {"off": "lower"}
+
+    def scorer(self, predictions: Array, y: Array) -> Scorer:
+        off = np.abs(self.choose(predictions) - y)
+        return lambda weights: {"off": off @ weights / weights.sum(axis=0)}
+
+    def summarize(self, predictions: Array, y: Array) -> dict[str, float]:
+        return {"off": float(np.abs(self.choose(predictions) - y).mean())}
+
+
+@dataclass(frozen=True)
+class Undirected(Off):
+    """It does not state that a lower error is better."""
+
+    name: ClassVar[str] = "undirected"
+    compared: ClassVar[Mapping[str, str]] = Classes.compared
+'''
 STAGES = ("mild", "moderate", "severe", "critical")
 
 
@@ -73,8 +99,10 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     info = folder / "acme_targets-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-targets\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[oneballot.targets]\ngrades = acme_targets:Grades\n")
-    (folder / "acme_targets.py").write_text(GRADES)
+    names = {"grades": "Grades", "off": "Off", "undirected": "Undirected"}
+    points = "".join(f"{name} = acme_targets:{which}\n" for name, which in names.items())
+    (info / "entry_points.txt").write_text(f"[oneballot.targets]\n{points}")
+    (folder / "acme_targets.py").write_text(GRADES + OFF)
 
     def clear() -> None:
         plugins.names.cache_clear()
@@ -145,6 +173,28 @@ def test_a_target_of_another_package_runs_from_cast_to_evaluate(clinics: Path, i
         done = CliRunner().invoke(app, words)
         assert done.exit_code == 1
         assert "unknown target 'grades'" in " ".join(done.output.split())
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("install")
+@pytest.mark.parametrize(("name", "judged_by"), [("off", "mean grades off"), ("undirected", "accuracy")])
+def test_compare_and_benefit_use_the_metrics_of_a_target_without_accuracy(
+    clinics: Path, name: str, judged_by: str
+) -> None:
+    run("new", "election.toml", "--public", "public.csv", "--label", "stage", "--classes", ",".join(STAGES))
+    run("election", "set", "election.toml", f"target.name={name}")
+    for party in "ab":
+        run("cast", "election.toml", "--party", party, "--data", f"{party}.csv", "--to", "box")
+    run("tally", "election.toml", "--from", "box", "--out", "outcome")
+    words = ("benefit", "outcome", "--data", "a.csv", "--party", "a", "--test", "test.csv")
+    assert "mean grades off" in run(*words)
+    found = json.loads(run(*words, "--json"))
+    assert found["judged_by"] == {"mean grades off": "off"}.get(judged_by, judged_by)
+    assert f" of {judged_by}." in found["sentences"][0]
+    words = ("compare", "election.toml", "--data", "a.csv", "--parties", 2, "--split", "homogeneous")
+    assert f"Recommended: ensemble, {judged_by} " in " ".join(run(*words, "--method", "ensemble").split())
+    by = run("evaluate", "outcome", "--data", "test.csv", "--by", "stage")
+    assert "points of accuracy." in " ".join(by.split())
 
 
 def test_the_example_of_the_documentation_is_the_one_that_is_tested() -> None:

@@ -112,9 +112,8 @@ def test_the_second_of_two_simultaneous_casts_is_rejected_with_the_lock_holder(a
     code, result = CastProcess(agreed).end()
     assert (code, result["trained"]) == (0, False)
     assert delivered(agreed) == [(agreed / "ballots" / "a.ballot").read_bytes()]
-    assert sorted(os.listdir(agreed / "ballots")) == ["a.ballot", "a.ballot.open", "a.receipt.json"], (
-        "no lock and no other ballot is left"
-    )
+    files = ["a.ballot", "a.ballot.open", "a.receipt.json", "a.rows.json"]
+    assert sorted(os.listdir(agreed / "ballots")) == files, "no lock and no other ballot is left"
     assert draws(agreed) == ('level = "L2"' in (agreed / "election.toml").read_text())
 
 

@@ -211,7 +211,7 @@ def test_labels_of_a_small_class_become_unknown_where_rows_have_several_labels()
     method, learner = ob.FedKD(temperature=0.0), ob.Torch("mlp", {"hidden": [4]}, epochs=1)
     election = ob.Election(classes=["a", "b"], public=X, method=method, learner=learner, multilabel=True)
     ctx, data = PartyContext(election, "p"), Data(X, y)
-    counts = released_counts(election.method.plan(data, ctx).counts, ctx, data)
+    counts = released_counts(election.method.plan(data, ctx).counts, ctx)
     kept, small = suppress_small(data, counts, REFUSE, ctx)
     assert small.tolist() == [1]
     assert len(kept) == 40

@@ -8,10 +8,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import oneballot as ob
 from oneballot.cli import app
 from oneballot.privacy.accounting import total_epsilon
+from oneballot.privacy.calibration import calibrate
 from oneballot.privacy.mechanisms import NoisyNumbers, find
+from oneballot.privacy.releases import UNIT_NAMES
 from oneballot.privacy.renyi import epsilon_from_renyi
+from oneballot.types import Spending, Votes
 
 DELTA = 1e-5
 
@@ -84,7 +88,7 @@ def test_a_whole_party_at_l2_moves_all_votes_of_its_subsets() -> None:
         assert (result["unit"], result["adjacency"], result["voters_needed"]) == ("party", adjacency, None)
     assert "more voters would need more noise" in stdout(*words.split())
     row = answer(words.replace("--unit party", ""))
-    assert row["unit"] == "row"
+    assert row["unit"] == "patient"
     assert row["epsilon"] == total_epsilon([(find("gumbel")(100, 10, 2), 80)], DELTA)
 
 
@@ -182,3 +186,22 @@ def test_with_add_remove_at_l1_one_count_changes_by_all_partitions() -> None:
     by_hand = epsilon_from_renyi(lambda order: 100 * order * 2**2 / (2 * 40**2), DELTA)
     assert answer(f"{words} --accountant rdp")["epsilon"] == pytest.approx(by_hand, rel=1e-9)
     assert answer(words)["epsilon"] == total_epsilon([(NoisyNumbers(40, 0.9 * 2**2), 100)], DELTA)
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add-remove", "swap"])
+@pytest.mark.parametrize("ids", [True, False])
+def test_the_calculator_states_the_unit_that_the_ledger_of_the_same_election_states(adjacency, ids) -> None:
+    """With stable IDs all rows of an ID are protected together, so several rows of one person cost no more."""
+    privacy = ob.L2(gamma=0.04, adjacency=adjacency, stable_ids=ids)
+    ledger = calibrate(privacy, Spending(votes=Votes(40, 2, 1, 1)), ids).ledger()
+    words = f"--gamma 0.04 --queries 40 --level L2 --adjacency {adjacency} {'--ids' if ids else '--no-ids'}"
+    shown = " ".join(stdout(*words.split()).split())
+    assert f"for each {UNIT_NAMES[ledger.unit]}, adjacency {adjacency}:" in shown
+    assert ("patient (all rows with the same ID)" in shown) == ids
+    assert ledger.neighbours in shown
+    for sentence in (
+        "the unit is a row: several rows of one person are a group and cost more",
+        "the rows of an ID, and their number, may all differ",
+    ):
+        assert (sentence[1:] in shown) == (sentence in ledger.describe())
+    assert answer(words)["epsilon"] == pytest.approx(ledger.epsilon)

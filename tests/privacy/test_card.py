@@ -194,6 +194,7 @@ def test_the_audience_comes_from_the_ledger() -> None:
     at_l1, at_l2 = card_of(L1(1.0)), card_of(L2(1.0))
     assert at_l1.from_whom[0].startswith("Everyone who sees the final model")
     assert at_l1.not_protected[0].startswith("Anything from the server")
+    assert at_l1.not_protected[0].endswith("otherwise, all who can read the box.")  # a key protects encrypted ones only
     assert at_l2.from_whom[0].startswith("The server that counts")
     assert not any("exact votes" in sentence for sentence in at_l2.not_protected)
     ledger = calibrate(L2(1.0), Spending(votes=Votes(50, 3, 1, 25)), True).ledger()

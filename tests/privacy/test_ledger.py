@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 
@@ -19,7 +20,7 @@ from oneballot.privacy.ledger import Ledger, format_epsilon
 from oneballot.privacy.line import Line
 from oneballot.privacy.mechanisms import NoisyNumbers, find
 from oneballot.privacy.settings import L1, L2, PrivacySettings
-from oneballot.types import Spending, Votes
+from oneballot.types import Numbers, Spending, Votes
 
 FORTY = Spending(Votes(queries=40, classes=2, partitions=1, subsets=25))
 
@@ -189,6 +190,20 @@ class TestLedgers:
         by_content = "\n".join(calibrate(L2(gamma=0.04), FORTY, False).ledger().describe())
         assert "for each row" in by_content
         assert "several rows of one person" in by_content
+
+    def test_noise_on_numbers_is_described_by_what_a_unit_can_change_and_recorded_in_their_own_units(self) -> None:
+        """Statistics are integers of ten digits: their scale tells a reader nothing."""
+        sums = Numbers("statistics", add_remove=2.0**61, replaced=4.5 * 2.0**60, limited=True)
+        guarantee = calibrate(L2(1.0), Spending(numbers=sums), True)
+        (line,) = guarantee.ledger().lines
+        times = line.scale / math.sqrt(line.squared_shift)
+        assert line.scale > 2**30
+        assert f"1 × statistics, gaussian noise, {times:.4g} times the largest change of one patient" in (
+            guarantee.ledger().describe()
+        )
+        assert f"of {times:.3g} times the largest change that one patient" in guarantee.forecast(None)[0]
+        assert not any("e+" in sentence for sentence in guarantee.ledger().describe())
+        assert Ledger.model_validate_json(guarantee.ledger().model_dump_json()).lines == (line,)
 
     def test_a_ledger_survives_json_and_its_epsilon_can_be_recomputed(self) -> None:
         ledger = self.ledger()

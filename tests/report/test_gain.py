@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 
+import oneballot as ob
+from oneballot.report.beside import Beside
 from oneballot.report.gain import Gain, Setting, paired
+from oneballot.simulation import baselines, simulate_parties
+from oneballot.simulation import gain as simulation_gain
 from oneballot.types import Array
 
 
@@ -82,3 +88,60 @@ def test_equal_differences_are_not_certainty() -> None:
     assert paired(np.ones(100), np.zeros(100)) == (1.0, 0.03)
     few = np.r_[np.ones(2), np.zeros(98)]
     assert paired(few, np.zeros(100))[1] >= 0.02
+
+
+def auc(federation: float, mean: float, best: float, margin: float = 0.03) -> Beside:
+    return Beside("auc", "ROC AUC", "higher", federation, mean, best, margin)
+
+
+def test_metrics_that_accuracy_hides_are_named_and_lead_to_advice() -> None:
+    """99:1 data: all are as accurate, and the federation ranks rows far worse than its parties."""
+    same, counts = right(0.99), {"a": np.array([990, 10]), "b": np.array([495, 5])}
+    rare = setting(class_counts=counts, row_counts={"a": 1000, "b": 500})
+    alone = {"a": same, "b": same}
+    gain = Gain.of(rare, alone, same, same, [auc(0.657, 0.949, 0.988)])
+    who, _, other, why, what = gain.sentences()
+    assert who == "None of 2 parties gain; for 2 the difference is within chance."
+    assert other == (
+        "By ROC AUC the federation, 0.657, is WORSE than the mean party (0.949) and WORSE than the best party (0.988), "
+        "beyond chance."
+    )
+    assert why.startswith("Why: class yes has 1.0 % of the rows")
+    assert 'weights = "open"' in what
+    assert gain.describe()["other_metrics"]["auc"]["mean_party"] == 0.949
+    unclear = Gain.of(rare, alone, same, same, [auc(0.957, 0.949, 0.978)])
+    assert len(unclear.sentences()) == 2
+    nan = float("nan")
+    assert len(Gain.of(rare, alone, same, same, [auc(nan, nan, 0.9, nan)]).sentences()) == 2
+
+
+def test_metrics_that_agree_with_accuracy_are_not_repeated() -> None:
+    better, alone = [auc(0.95, 0.7, 0.8)], {"a": right(0.7), "b": right(0.5)}
+    assert not any("AUC" in each for each in Gain.of(setting(), alone, right(0.9), right(0.9), better).sentences())
+    some = Gain.of(setting(), {"a": right(0.9), "b": right(0.5)}, right(0.9), right(0.9), better).sentences()
+    assert "By ROC AUC the federation, 0.950, is better than the mean party (0.700) and better than" in some[2]
+    off = Beside("off", "mean grades off", "lower", 0.4, 0.9, 0.5, 0.2)
+    assert off.signs == (1, 0)
+
+
+def test_a_simulation_says_that_rare_rows_are_lost() -> None:
+    """Votes on 200 public rows, of which two are rare, teach the final model nothing about them."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4200, 6)).astype(np.float32)
+    y = (X[:, :2].sum(axis=1) > 3.3).astype(int)
+    assert 0.005 < y.mean() < 0.015
+    forest = ob.Sklearn("RandomForestClassifier", {"n_estimators": 10, "max_depth": 5})
+    election = ob.Election(["healthy", "ill"], X[:200], method=ob.FedKT(), learner=forest)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ob.OneBallotWarning)
+        names = np.array(["healthy", "ill"])
+        data, test = election.data(X[200:2200], names[y[200:2200]]), election.data(X[2200:], names[y[2200:]])
+        parties = {"a": data.take(np.arange(0, 2000, 2)), "b": data.take(np.arange(1, 2000, 2))}
+        simulation = simulate_parties(election, parties)
+    found = simulation_gain(election, simulation, baselines(election, parties, test), test)
+    assert not found.losers
+    said = " ".join(found.sentences())
+    assert "By ROC AUC the federation" in said
+    assert "WORSE than the best party" in said
+    assert "class ill has 0." in said
+    assert "What to try: the open ensemble" in said

@@ -174,6 +174,15 @@ class TestErrors:
         assert results(*[Job(careful(n), lambda _: None) for n in (2, -3, 4)]) == [4, 9, 16]
         assert Square.calls == [[2, -3, 4], [2], [-3], [4], [3]]
 
+    def test_a_job_may_end_with_the_error_of_its_last_request(self) -> None:
+        def careful() -> Steps[str]:
+            try:
+                return (yield Square(-1))  # type: ignore[no-any-return]
+            except ValueError as error:
+                return str(error)
+
+        assert run(Job(careful(), lambda _: None)) == "-1 is negative"
+
     def test_a_failing_job_ends_those_beside_it_and_its_error_reaches_the_job_that_started_it(self) -> None:
         closed = []
 
@@ -195,8 +204,33 @@ class TestErrors:
         assert Square.calls == [[-1, 2, 3], [-1]]  # the others are not answered in vain
 
     def test_requests_that_fail_only_together_are_answered_alone_with_a_warning(self) -> None:
-        with pytest.warns(RuntimeWarning, match=r"2 requests could not be answered together.*too much at once"):
-            assert results(job(Square(2, most=1)), job(Square(3, most=1))) == [[4], [9]]
+        jobs = [job(Square(n, most=1), learner=None) for n in (2, 3)]
+        with pytest.warns(RuntimeWarning, match=r"2 Square requests for the final learner \(NoneType\) .*too much"):
+            assert results(*jobs) == [[4], [9]]
+
+    def test_a_wrong_number_of_answers_reaches_every_job_of_the_group_and_no_other(self) -> None:
+        class Short(Square):
+            @staticmethod
+            def together(learner: Any, works: Any) -> Any:
+                return works[1:] if len(works) > 1 else None
+
+        class Loses(type(TREE)):  # type: ignore[misc]
+            def fit_many(self, X, tasks, classes, *, keep=True):
+                return super().fit_many(X, tasks, classes, keep=keep)[1:]
+
+        def answer_or_error(asked: Any) -> Steps[str]:
+            try:
+                return str((yield asked))
+            except TypeError as error:
+                return str(error)
+
+        short = "Short.together returned 1 answers for 2 requests"
+        jobs = [Job(answer_or_error(each), lambda _: None) for each in (Short(1), Square(2), Short(3))]
+        assert results(*jobs) == [short, "4", short]
+        none = "Short.together returned NoneType; expected 1 answers"
+        assert results(Job(answer_or_error(Short(1)), lambda _: None)) == [none]
+        (lost,) = results(Job(answer_or_error(fit()), lambda _: Loses("DecisionTreeClassifier", {"max_depth": 2})))
+        assert lost == "fit_many of the learner sklearn returned 0 models for 1 tasks"
 
     def test_a_task_is_named_by_its_party_and_role_unless_it_has_a_name(self) -> None:
         unknown = np.full(len(Y), 7)
@@ -208,6 +242,8 @@ class TestErrors:
     def test_what_is_no_request_is_refused(self) -> None:
         with pytest.raises(TypeError, match="str is not a request; yield one of Fit, Work, Together"):
             run(job("something"))
+        with pytest.raises(TypeError, match="Ask is a request at the tally only"):
+            run(job(Ask(Blob("skops", b""), X, 2)))
         with pytest.raises(TypeError, match="by a job without learners"):
             run(request(fit()))
 

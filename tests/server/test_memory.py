@@ -16,6 +16,7 @@ from oneballot.ballot.seal import seal
 from oneballot.errors import Spoiled
 from oneballot.formats.kernel import KernelModel
 from oneballot.formats.safetensors import ConstantModel
+from oneballot.influence import MOST_SHARE
 from oneballot.methods.ensemble.average import EnsembleModel
 from oneballot.methods.ensemble.format import EnsembleFormat
 from oneballot.methods.ensemble.open_model import OpenEnsemble
@@ -71,7 +72,7 @@ def test_an_ensemble_of_stored_models_has_the_same_file(kind: str) -> None:
         claims = members if kind == "open" else []
         names = [f"{i:02x}" * 8 for i in range(3)]
         return OpenEnsemble(
-            members, claims, np.ones(3), np.ones(len(claims)), names, 2, (3,), power=1.5, floor=0.1, capped=True
+            members, claims, np.ones(3), np.ones(len(claims)), names, 2, (3,), power=1.5, floor=0.1, cap=MOST_SHARE
         )
 
     plain, dumped = make(list(blobs)).dump(), make(list(stored)).dump()

@@ -160,3 +160,13 @@ def test_a_model_trained_elsewhere_can_be_wrapped():
         model.predict(np.zeros((2, 4)))
     with pytest.raises(ValueError, match="NaN"):
         model.predict(np.full((2, 3), np.nan))
+
+
+def test_what_is_printed_names_the_learner_that_was_trained_and_no_rows() -> None:
+    X = np.random.default_rng(0).random((90, 3)).astype(np.float32)
+    simulation = ob.simulate(ob.Election([0, 1], X[:30]), X[30:], (X[30:, 0] > 0.5).astype(int), parties=2)
+    printed = repr(simulation.outcome.model)
+    assert "ExtraTreesClassifier" in printed
+    assert "RandomForestClassifier" not in printed
+    assert "party-1" in simulation.parties
+    assert "Data(" not in repr(simulation)

@@ -13,7 +13,7 @@ from sklearn.datasets import make_classification
 
 import oneballot as ob
 from oneballot.election.columns import Number
-from oneballot.errors import CollapsedModel
+from oneballot.errors import CollapsedModel, WillNotWork
 from oneballot.server.verdict import Verdict, _agreement_of_votes, class_counts
 from oneballot.simulation import simulate_parties
 from oneballot.types import Count, Data
@@ -123,6 +123,32 @@ def test_without_public_rows_only_the_class_shares_are_known() -> None:
     assert verdict.parties["1"] == pytest.approx((X[:, 0] > 0.75).mean())
     (line,) = verdict.lines()
     assert line.startswith("Without public rows the final model cannot be judged here; only the parties' class shares")
+
+
+def test_without_public_rows_one_class_for_nearly_all_rows_of_the_parties_is_a_warning() -> None:
+    """The outcome predicted one class for every row, and the tally only said how to use it."""
+    rng = np.random.default_rng(0)
+    schema = ob.Schema(label="y", columns=tuple(Number(name=name, range=(0, 1)) for name in "ab"))
+    election = ob.Election(["well", "ill"], schema=schema, method=ob.Ensemble(), learner=TREE)
+    parties = {}
+    for name in "abc":
+        X = rng.random((300, 2))
+        parties[name] = election.encoded(X, np.where(np.arange(300) % 150, "well", "ill"))
+    with pytest.warns(
+        WillNotWork, match=r"99\.3 % of the parties' rows are of class well: .* recognises ill\. Test it on"
+    ):
+        simulate_parties(election, parties)
+
+
+def test_rare_classes_are_doubted_only_where_no_public_row_shows_them() -> None:
+    shares = {"well": 0.97, "ill": 0.03}
+    assert "AUC, balanced accuracy and the recall of each class" in Verdict(0, parties=shares).doubt()
+    assert Verdict(100, {"well": 1.0, "ill": 0.0}, shares).doubt()
+    assert not Verdict(100, {"well": 0.99, "ill": 0.01}, shares).doubt()
+    assert not Verdict(0, parties={"well": 0.95, "ill": 0.05}).doubt()
+    assert not Verdict(0, parties={"well": 1.0, "ill": 0.0}).doubt()  # nothing can know a class without rows
+    assert not Verdict(0, parties=shares, exclusive=False).doubt()
+    assert not Verdict(1000, {"well": 1.0, "ill": 0.0}, shares).doubt()  # it has collapsed, which is said instead
 
 
 def test_several_labels_per_row_are_judged_class_by_class() -> None:

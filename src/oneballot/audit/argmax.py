@@ -16,6 +16,7 @@ from scipy.special import ndtr
 
 from ..privacy.guarantee import VotesGuarantee
 from ..types import Array
+from .independence import OfAnswers, Untested
 from .scenes import Scene
 from .signals import Excess, Signals, Trial
 from .stage import Seen
@@ -36,6 +37,7 @@ class Argmax(Signals):
         probe = scene.stage.run(scene.parties(np.zeros(scene.canaries, dtype=np.int64)), muted=True)
         self.unit, self.parts = probe.unit, [len(votes) for votes in probe.votes]
         super().__init__(scene)
+        self.independence: OfAnswers | Untested = OfAnswers(self.parts) if guarantee.test is None else Untested()
         self.gained, self.lost = (self._extreme(sign) for sign in (1, -1))
         # Votes that come or go lower no class: then class 0 or 1, the other of the two that the audit's rows say.
         self.lost = np.where((self.gained >= 0) & (self.lost < 0), np.where(self.gained == 0, 1, 0), self.lost)
@@ -63,6 +65,10 @@ class Argmax(Signals):
     def excess(self) -> Excess | None:
         declared = float(self.query.reach)
         return Excess("votes", declared, self.measured) if self.measured > declared * (1 + 1e-9) else None
+
+    @property
+    def reached(self) -> tuple[str, float]:
+        return "votes", self.measured / float(self.query.reach)
 
     def too_many(self, seen: Seen) -> str:
         listed = {what: times for what, _, times in self.guarantee.lines()}
@@ -113,6 +119,9 @@ class ArgmaxTrial(Trial):
 
     def losses(self, seen: Seen) -> Array:
         return self._losses(np.concatenate(seen.labels))
+
+    def show(self, seen: Seen) -> None:
+        self.argmax.independence.add(self._keys, np.concatenate(seen.labels))
 
     def simulate(self, factor: float, rng: np.random.Generator) -> Array:
         rows, which = np.unique(self._keys, return_index=True)

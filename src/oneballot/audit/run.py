@@ -146,7 +146,7 @@ def audit(
         refuting_wealth=math.exp(most),
         noticed=plan.noticed(number, most),
         findings=(*findings, *attacked.findings),
-        not_attacked=(*left_out(election), *_other_server(election, server)),
+        not_attacked=(*noisy.signals.left_out(), *left_out(election), *_other_server(election, server)),
     )
 
 
@@ -198,6 +198,7 @@ class _Attacker:
             trial = self.flip()
             one, other = self.run(trial), self.run(trial)
             _Guesses(self.levels).add(trial, trial.losses(one), self.canaries)
+            trial.show(one)
             self.seconds = (time.monotonic() - started) / 2
         except PrivacyError as error:
             return [*found, str(error)]
@@ -216,9 +217,12 @@ class _Attacker:
         try:
             for _ in track(what, range(runs), runs):
                 trial = self.flip()
-                guesses.add(trial, trial.losses(self.run(trial)), self.canaries)
+                seen = self.run(trial)
+                guesses.add(trial, trial.losses(seen), self.canaries)
+                trial.show(seen)
         except PrivacyError as error:
             guesses.findings.append(str(error))
+        guesses.findings += self.signals.independence.findings()
         return guesses
 
 

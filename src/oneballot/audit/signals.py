@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..types import Array
+from .independence import Independence
 from .scenes import Scene
 from .stage import Seen
 
@@ -35,6 +36,10 @@ class Trial(ABC):
         """The log-likelihood ratio of coin 1 to coin 0 under the ledger's noise `(canaries,)`."""
 
     @abstractmethod
+    def show(self, seen: Seen) -> None:
+        """Add the noise of this run, or its answers, to `Signals.independence`."""
+
+    @abstractmethod
     def simulate(self, factor: float, rng: np.random.Generator) -> Array:
         """Such ratios if the noise were `factor` times the ledger's. For the power of the audit, never for its test."""
 
@@ -54,6 +59,8 @@ class Trial(ABC):
 
 class Signals(ABC):
     """How coins move what noise is added to: base + Σ coin·move, all of them integers."""
+
+    independence: Independence
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -78,6 +85,17 @@ class Signals(ABC):
     @abstractmethod
     def excess(self) -> Excess | None:
         """A canary that changes more than the ledger declares, if there is one."""
+
+    @property
+    @abstractmethod
+    def reached(self) -> tuple[str, float]:
+        """What a unit changes, and how far the canaries do, as a share of what the ledger declares."""
+
+    def left_out(self) -> tuple[str, str]:
+        """What the tests of these signals leave out."""
+        what, share = self.reached
+        further = f"a unit that changes {what} more than the canaries do: they reach {share:.0%} of what is declared"
+        return self.independence.left_out(), further
 
     @abstractmethod
     def too_many(self, seen: Seen) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from ..privacy.accounting import gaussian_delta
 from ..privacy.mechanisms import NoisyNumbers
 from ..types import Array
+from .independence import OfNumbers
 from .scenes import Scene
 from .signals import Excess, Signals, Trial
 from .stage import Seen
@@ -34,6 +35,7 @@ class Sums(Signals):
         # The curve that the release claims, exact for Gaussian noise: D_α = α·μ²/2.
         self.mu = math.sqrt(release.renyi(2.0))
         self.sigma = self.distance / self.mu
+        self.independence: OfNumbers = OfNumbers(what, len(self.base), self.sigma)
         if release.whole:
             self.mu *= whole_factor(self.sigma)
         self.mus = self.mu * np.minimum(self.lengths / self.distance, 1.0)
@@ -50,6 +52,10 @@ class Sums(Signals):
         longest = float(self.lengths.max(initial=0.0))
         return Excess(self.what, self.distance, longest) if longest > self.distance * (1 + 1e-9) else None
 
+    @property
+    def reached(self) -> tuple[str, float]:
+        return self.what, float(self.lengths.max(initial=0.0)) / self.distance
+
     def too_many(self, seen: Seen) -> str:
         drawn = len(seen.numbers)
         return f"{drawn} releases of {self.what} were drawn, but the ledger lists 1" if drawn > 1 else ""
@@ -64,8 +70,14 @@ class SumsTrial(Trial):
     coins: Array
 
     def losses(self, seen: Seen) -> Array:
-        residual = (Sums.read(seen) - self.sums.at(self.coins)).astype(np.float64)
+        residual = self._noise(seen).astype(np.float64)
         return self._losses(self.sums.directions @ residual / (self.sums.lengths * self.sums.sigma))
+
+    def show(self, seen: Seen) -> None:
+        self.sums.independence.add(self._noise(seen))
+
+    def _noise(self, seen: Seen) -> Array:
+        return np.asarray(Sums.read(seen) - self.sums.at(self.coins))
 
     def simulate(self, factor: float, rng: np.random.Generator) -> Array:
         return self._losses(factor * (self.sums.root @ rng.standard_normal(len(self.coins))))

@@ -27,8 +27,8 @@ def _verdict(result: Audit) -> list[str]:
     if not result.catches:
         sentences.append(
             f"The bound on epsilon is inconclusive: {result.with_noise.canaries:,} canaries can show an epsilon of at "
-            f"most {result.most:.3f}, and without noise they showed {result.without_noise.epsilon:.3f}. The test of "
-            "the curve does not need it."
+            f"most {result.most:.3f}, and almost without noise they showed {result.without_noise.epsilon:.3f}. The "
+            "test of the curve does not need it."
         )
     return sentences
 
@@ -37,13 +37,14 @@ def unnoticed(noticed: float | None) -> list[str]:
     """What noise would have passed."""
     if noticed is None:
         return [
-            "This audit could NOT have noticed: by simulation, not even noise far below the stated scale is noticed "
-            f"in {POWER:.0%} of audits. Use more --runs."
+            "This audit could NOT have noticed, with any reliability, weaker noise: by simulation, not even noise far "
+            f"below the stated scale is noticed in {POWER:.0%} of audits. Use more --runs."
         ]
     return [
         f"This audit could NOT have noticed: noise of more than {noticed:.0%} of the stated scale would have passed in "
-        f"more than {1 - POWER:.0%} of audits; nor would a unit that counts less than {1 / noticed:.2g} times have "
-        "been noticed (computed by simulating this audit). More --runs notice smaller deviations."
+        f"more than {1 - POWER:.0%} of audits, and so would a unit that counts less than {1 / noticed:.2g} times. That "
+        "is estimated by simulating this audit with all noise weaker alike; noise that is weaker in one place may pass "
+        "more often. More --runs notice smaller deviations."
     ]
 
 

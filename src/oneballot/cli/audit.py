@@ -91,11 +91,14 @@ def command(
 def _show(result: Audit) -> None:
     from ..audit import describe_result
 
-    attacks = {"with the election's noise": result.with_noise, "without noise": result.without_noise}
-    rows = [[name, f"{a.right} of {a.guesses}", f"{a.epsilon:.3f}"] for name, a in attacks.items()]
-    rows.append(["claimed", "", f"{result.claimed:.3f}"])
-    title = f"epsilon at delta {result.delta:g} for each {result.unit}, adjacency {result.adjacency}"
-    print_table(title, ["", "right guesses", "epsilon, at least"], rows)
+    attacks = {"with the election's noise": result.with_noise, "almost without noise": result.without_noise}
+    rows = [[name, f"{a.right} of {a.guesses}", f"at least {a.epsilon:.3f}"] for name, a in attacks.items()]
+    rows.append(["claimed", "", f"at most {result.claimed:.3f}"])
+    title = (
+        f"epsilon at delta {result.delta:g} for each {result.unit}, adjacency {result.adjacency}; "
+        f"each lower bound with a confidence of {result.confidence:.4g}"
+    )
+    print_table(title, ["", "right guesses", "epsilon"], rows)
     levels = [
         [f"{level.epsilon:.2f}", f"{level.right:,}", f"{level.wrong:,}", f"{level.payoff:.4f}", f"{level.allowed:.4f}"]
         for level in result.levels
@@ -103,7 +106,7 @@ def _show(result: Audit) -> None:
     if levels:
         print_table(
             f"the trade-off curve: {result.released}, guesses that are this confident",
-            ["level", "right", "wrong", "(right − e^level·wrong) / canaries", "allowed"],
+            ["level", "right", "wrong", "(right − e^level·wrong) / canaries", "allowed mean"],
             levels,
         )
     for sentence in describe_result(result):

@@ -37,7 +37,7 @@ def command(
     (`oneballot report --benefit`), if you send it. See docs/verdict.md.
     """
     with session(as_json, workers):
-        from ..benefit import COMPARED, measure
+        from ..benefit import measure
         from ..election.election import Election
         from ..party.submit import choose_learner
         from ..server.outcome import Outcome
@@ -64,7 +64,8 @@ def command(
                 score(name, found.outcome[name]),
                 found.shown(name),
             ]
-            for name in (*COMPARED, "brier")
+            for name in dict.fromkeys([*agreed.target.judged(), *agreed.target.columns])
+            if name in found.own.values and name in found.differences
         ]
         print_table(f"{agreed.name}: {found.own.rows:,} rows", ["", "your model", "outcome", "difference"], rows)
         print_lines(found.sentences())

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ..report.text import print_json, size
+from ..report.text import print_facts, print_json, size
 from .dossier import AuditOption, Dossier, MinCount, SmallCounts, audited, count_rule
 from .reading import reads_files
 from .terminal import AsJson, ElectionFile, Workers, session
@@ -108,10 +108,9 @@ def command(
             if as_json:
                 print_json(plan | written)
                 return
-            for name, value in plan.items():
-                print(f"{name.replace('_', ' '):>16}: {value}")
             if review:
-                print(f"{'dossier':>16}: {review.written['page']} (and {review.written['json']})")
+                plan["dossier"] = f"{review.written['page']} (and {review.written['json']})"
+            print_facts({name.replace("_", " "): value for name, value in plan.items()}, width=16)
             return
         done = cast_file(
             agreed,
@@ -139,6 +138,8 @@ def command(
         if held := RowsHeld(done["rows_held"]).describe():
             where = "Only the holder of the server's key can read them" if done["encrypted_to"] else READABLE
             print(f"The ballot {held}. {where}.")
+        if done["small_count"]:
+            print(done["small_count"])
         print("Privacy", "\n  ".join(done["privacy_spent"]))
         for line in done["expect"]:
             print(line)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..report.text import plural, print_json
+from ..report.text import plural, print_facts, print_json
 from .reading import reads_files
 from .terminal import AsJson, ElectionFile, session
 
@@ -48,7 +48,12 @@ def command(
             "author": None if author is None else author.key,
             "classes": list(agreed.classes),
             "public_rows": agreed.public_rows,
-            **{part: agreed.describe()[part] for part in ("method", "learners")},
+            "method": agreed.describe()["method"],
+            "learners": {  # those that are trained
+                role: learner
+                for role, learner in agreed.describe()["learners"].items()
+                if role != "all" or agreed.roles - agreed.learners.keys()
+            },
             "start": agreed.describe().get("start"),
             "roster": sorted(agreed.roster),
             "revoked": len(agreed.revoked),
@@ -76,7 +81,7 @@ def command(
             "signed with": [] if author is None else str(author),
             "classes": ", ".join(map(str, facts["classes"])),
             "public rows": f"{facts['public_rows']:,}",
-            **{name: _settings(value) for name, value in settings.items()},
+            **{name: _settings(value) or "none is trained" for name, value in settings.items()},
             "starts from": []
             if facts["start"] is None
             else f"the model of an outcome, sha256 {facts['start']['sha256'][:16]}…",
@@ -91,9 +96,7 @@ def command(
             "expect": facts["expect"],
             **({} if data is None else _describe_file(facts["data"])),
         }
-        for name, value in shown.items():
-            for i, line in enumerate([value] if isinstance(value, str) else value):
-                print(f"{name if not i else '':>12}{' ' if i else ':'} {line}")
+        print_facts(shown)
 
 
 def _describe_file(file: dict[str, Any]) -> dict[str, str | list[str]]:
@@ -115,14 +118,20 @@ def _describe_file(file: dict[str, Any]) -> dict[str, str | list[str]]:
 
 
 def _two_tallies(election: Election) -> dict[str, list[str]]:
+    from ..election.tallies import least_ballots
+    from ..party.shared_count import advise_parties
+
     tallies = election.tallies
     if tallies is None:
         return {}
     budget = f"; the budget covers {plural(tallies.openings, 'opening')}" if election.guarantee is not None else ""
+    least, differ = least_ballots(election), plural(tallies.min_difference, "party", "parties")
     return {
         "two tallies": [
             "a ballot is two shares of its sums, and each server alone sees random numbers; only totals are opened",
-            f"an opening must differ from every other by {plural(tallies.min_difference, 'ballot')} or more{budget}",
+            f"a total is opened from {plural(least, 'ballot')} on: the larger of quorum and min_difference",
+            f"an opening must differ from every other by {differ} or more{budget}",
+            *filter(None, [advise_parties(election)]),
             *(["NOT YET: two tallies need a roster (oneballot keys add)"] if not election.roster else []),
         ]
     }

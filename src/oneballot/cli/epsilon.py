@@ -32,7 +32,10 @@ def command(
     level: Annotated[Literal["L1", "L2"], typer.Option(help="L1: noise at the tally. L2: noise at each party.")] = "L1",
     unit: Annotated[
         Literal["row", "party"] | None,
-        typer.Option(help="The unit to protect: a party at L1; at L2 a row or, with --subsets, a whole party."),
+        typer.Option(
+            help="The unit to protect: a party at L1; at L2 a row (with --ids all rows of an ID) or, with --subsets, a "
+            "whole party."
+        ),
     ] = None,
     partitions: Annotated[int, typer.Option(min=1, help="s of FedKT.")] = 1,
     subsets: Annotated[
@@ -126,9 +129,10 @@ def command(
 
 def _print(result: dict[str, Any], partitions: int) -> None:
     from ..privacy import mechanisms
+    from ..privacy.releases import UNIT_NAMES, describe_unit
 
     epsilon, unit, adjacency = _four_digits(result["epsilon"]), result["unit"], result["adjacency"]
-    print(f"epsilon {epsilon} at delta {result['delta']:g}, for each {unit}, adjacency {adjacency}:")
+    print(f"epsilon {epsilon} at delta {result['delta']:g}, for each {UNIT_NAMES[unit]}, adjacency {adjacency}:")
     print(f"{result['adjacency_means']}.")
     noise = f"{mechanisms.find(result['mechanism']).describe()}, scale {result['scale']:.6g}"
     silos = f", silos per person: {result['silos']}" if "silos" in result else ""
@@ -139,8 +143,8 @@ def _print(result: dict[str, Any], partitions: int) -> None:
         more = "more voters would need more noise" if needed is None else f"90 % takes {needed:,} voters"
         print(f"If all {voters:,} voters agree, their label wins {often} of the time; {more}.")
     print(f"Accountant {result['accountant']}; depends on no data, so it may be published.")
-    if unit == "row":
-        print("The unit is a row: several rows of one person are a group and cost more.")
+    if about := describe_unit(unit, adjacency):
+        print(f"{about[0].upper()}{about[1:]}.")
 
 
 def _four_digits(epsilon: float) -> str:

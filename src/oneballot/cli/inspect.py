@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ..report.text import print_json, print_lines, print_table, size
+from ..report.text import print_facts, print_json, print_table, size
 from .dossier import AuditOption, Dossier, MinCount, SmallCounts, audited, count_rule
 from .terminal import AsJson, session
 
@@ -62,12 +62,10 @@ def command(
         if as_json:
             print_json(seen)
             return
-        for name in SHOWN:
-            value = seen.get(name)
-            for i, line in enumerate(filter(None, value if isinstance(value, list) else [value])):
-                print_lines([f"{name.replace('_', ' ') if not i else '':>12}{' ' if i else ':'} {line}"])
+        known = {name: seen[name] if isinstance(seen[name], list) else [seen[name]] for name in SHOWN if seen.get(name)}
+        print_facts({name.replace("_", " "): list(filter(None, lines)) for name, lines in known.items()})
         if "contents" not in seen:
-            print(f"{'size':>12}: {size(seen['bytes'])}")
+            print_facts({"size": size(seen["bytes"])})
             return
         rows = [[name, what, size(count)] for name, what, count in seen["contents"]]
         print_table(f"{ballot}, {size(seen['bytes'])}", ["content", "what", "size"], rows)

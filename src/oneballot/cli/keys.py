@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..report.text import print_json, print_table
+from ..report.text import print_facts, print_json, print_table
 from .terminal import AsJson, ElectionFile, session
 
 HELP = "Make, list and add the keys of parties and of the server."
@@ -96,8 +96,7 @@ def show(key: Annotated[Path, typer.Argument(help="A secret key file.")], as_jso
         if as_json:
             print_json(facts)
             return
-        for name, value in facts.items():
-            print(f"{name:>12}: {value}")
+        print_facts(facts)
 
 
 @app.command("list", epilog="Example: oneballot keys list election.toml")

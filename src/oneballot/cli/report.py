@@ -28,6 +28,12 @@ def command(
         list[Path] | None,
         typer.Option(help="What a party's `oneballot benefit --json` printed, in a file; may be repeated."),
     ] = None,
+    comparison: Annotated[
+        Path | None,
+        typer.Option(
+            help="The comparison.json of `oneballot compare --out`: adds other methods and a model of pooled data."
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="The page to write. Its name must end in .html.")] = Path("report.html"),
     server_page: Annotated[
         bool,
@@ -52,17 +58,21 @@ def command(
     """
     with session(as_json):
         from ..report.outcome.benefits import check_level, read_benefits
+        from ..report.outcome.comparison import read_comparison
         from ..report.outcome.subject import assess, load
         from ..report.outcome.write import check_options, secret_path, write
         from ..report.page import check_destination
 
         for page in (out, secret_path(out)) if server_page else (out,):
-            check_destination(page, (outcome, data, election, *(benefit or ())))
+            check_destination(page, (outcome, data, election, comparison, *(benefit or ())))
         subject = load(outcome, election)
         check_options(subject, data, by or (), server_page=server_page, public_data=public_data)
         if benefit:
             check_level(subject.level, server_page=server_page)
             subject = subject.with_benefits(read_benefits(benefit, subject.outcome))
+        if comparison is not None:
+            check_level(subject.level, "--comparison", server_page=server_page)
+            subject = subject.with_comparison(read_comparison(comparison, subject.outcome))
         if data is not None:
             subject = subject.with_test(assess(subject.outcome, data, by or (), publishable=public_data))
         words = ["oneballot", "report", str(outcome)]
@@ -70,6 +80,7 @@ def command(
         words += [word for column in by or () for word in ("--by", column)]
         words += [] if election is None else ["--election", str(election)]
         words += [word for path in benefit or () for word in ("--benefit", str(path))]
+        words += [] if comparison is None else ["--comparison", str(comparison)]
         words += ["--server-page"] * server_page + ["--public-data"] * public_data
         written = write(subject.made_by(shlex.join([*words, "--out", str(out)])), out, server_page=server_page)
         if as_json:

@@ -17,35 +17,43 @@ MOST_CLASSES = 20
 """How many classes the verdict lists, those predicted most often first."""
 
 
+def check_publish(election: Election, publish: Path | None, members: bool) -> None:
+    """Raise OneBallotError, before anything is counted, if the parties' models would be published unasked."""
+    from ..server.distil import refuse_members
+
+    if publish is not None and not members and election.public is None and election.method.asks_members:
+        refuse_members("Nothing was counted; without --publish the tally runs.")
+
+
 def publish_outcome(election: Election, outcome: Outcome, out: Path, folder: Path, members: bool, rows: bool) -> str:
-    """Write what may be shared, and describe it. Of the parties' models one distilled model is shared, if possible."""
-    from ..server.distil import distil, holds_party_models
+    """Write what may be shared, and describe it. The parties' models are shared only if `members` asks for it."""
+    from ..server.distil import distil, holds_party_models, refuse_members
     from ..server.log import publish
     from ..server.receipts import describe_ballots
     from ..server.rows_held import model_rows_held, refuse_rows
 
     text = f"{folder} holds what may be shared: model, schema and ledger, without votes and names."
-    if members or election.public is None or not holds_party_models(outcome):
-        held = model_rows_held(outcome, election.public).describe("the parties'")
-        if not rows:
-            distilled = members and election.public is not None
-            other = ", or leave out --publish-members to share one model distilled from them" * distilled
-            refuse_rows(outcome, f"publish it with --publish-rows{other}", election.public)
-        publish(outcome, out, folder, describe_ballots(election, outcome))
-        text += f"\nIts model {held}; its file can be read by its owner alone (mode 0600)." if held else ""
-        if not holds_party_models(outcome):
-            return text
-        why = (
-            "" if election.public is None else "Without --publish-members it would hold one model distilled from them."
+    made_of_members = holds_party_models(outcome)
+    if made_of_members and not members:
+        if election.public is None:
+            refuse_members(f"The outcome is in {out}, and nothing was published.")
+        publish(distil(election, outcome), out, folder, describe_ballots(election, outcome))  # trained on public rows
+        return (
+            f"{text}\nIts model is distilled from the parties' models with {election.public_rows:,} public rows, "
+            "because their own models reveal who was in their data; --publish-members shares those. Test it first: it "
+            "is not the model of the outcome."
         )
-        why = why or "With public rows in the election, --publish would share one model distilled from them instead."
-        return f"{text}\nThe model is made of the parties' own models, which reveal who was in their data. {why}"
-    publish(distil(election, outcome), out, folder, describe_ballots(election, outcome))  # trained on public rows
-    return (
-        f"{text}\nIts model is distilled from the parties' models with {election.public_rows:,} public rows, because "
-        f"their own models reveal who was in their data; --publish-members shares those. Test it first: it is not "
-        "the model of the outcome."
-    )
+    held = model_rows_held(outcome, election.public).describe("the parties'")
+    if not rows:
+        distilled = members and election.public is not None
+        other = ", or leave out --publish-members to share one model distilled from them" * distilled
+        refuse_rows(outcome, f"publish it with --publish-rows{other}", election.public)
+    publish(outcome, out, folder, describe_ballots(election, outcome))
+    text += f"\nIts model {held}; its file can be read by its owner alone (mode 0600)." if held else ""
+    if not made_of_members:
+        return text
+    other = " Without --publish-members it would hold one model distilled from them." * (election.public is not None)
+    return f"{text}\nThe model is made of the parties' own models, which reveal who was in their data.{other}"
 
 
 def show_outcome(

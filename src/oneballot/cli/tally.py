@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .tallied import publish_outcome, show_outcome, show_share
+from .tallied import check_publish, publish_outcome, show_outcome, show_share
 from .terminal import AsJson, ElectionFile, Workers, session
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ def command(
         opener = find_server_key(agreed, key, election.parent)
         _check_folders(out, opened, publish)
         _check_level(agreed, publish, again=again or over_budget, data_dependent=data_dependent)
+        check_publish(agreed, publish, publish_members)
         outcome = tally_files(
             agreed,
             opened,

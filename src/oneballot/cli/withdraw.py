@@ -55,6 +55,7 @@ def command(
         from ..runtime.files import check_writable
         from ..server.files import find_election
         from ..server.outcome import Outcome
+        from ..server.two_tallies.leave import Places
         from ..server.withdraw import withdraw_files
 
         if box is not None and ballot is not None:
@@ -74,6 +75,7 @@ def command(
             again=again,
             over_budget=over_budget,
             key=find_server_key(agreed, key, path.parent),
+            places=Places(str(path), box or Places.box, str(outcome if out is None else out)),
         )
         _show(changed, outcome if out is None else out, party, as_json)
 

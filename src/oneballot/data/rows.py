@@ -51,8 +51,11 @@ def as_rows(X: Any, source: str, *, empty: bool = False, fill: bool = False) -> 
     return rows
 
 
-def as_dtype(rows: Array, dtype: np.dtype[Any] | None, source: str) -> Array:
-    """Rows as another type, with the same values. None keeps the type. Raises DataError if values would change."""
+def as_dtype(rows: Array, dtype: np.dtype[Any] | None, source: str, *, fill: bool = False) -> Array:
+    """Rows as another type, with the same values. None keeps the type. Raises DataError if values would change.
+
+    `fill`: values that the type does not hold become 0, with a warning.
+    """
     if dtype is None or rows.dtype == dtype:
         return rows
     if dtype == np.float32:
@@ -64,8 +67,10 @@ def as_dtype(rows: Array, dtype: np.dtype[Any] | None, source: str) -> Array:
         return rows.astype(np.float32)
     with np.errstate(invalid="ignore"):
         converted = rows.astype(dtype)
+    expected = "bytes, whole numbers from 0 to 255" if dtype == np.uint8 else "whole numbers"
+    if fill and not is_sparse(rows):
+        return _without(converted != rows, converted, source, f"not {expected} ({dtype})")
     if not np.array_equal(converted, rows):
-        expected = "bytes, whole numbers from 0 to 255" if dtype == np.uint8 else "whole numbers"
         raise DataError(f"{source}: rows are {rows.dtype} but must be {expected} ({dtype}); do not scale them")
     return converted
 
@@ -77,14 +82,33 @@ def fill_rows(rows: Array, source: str) -> Array:
         return rows
     with np.errstate(over="ignore"):
         bad = ~np.isfinite(values.astype(np.float32, copy=False))
+    if not is_sparse(rows):
+        return _without(bad, rows, source, "NaN, infinite or too large")
     if not bad.any():
         return rows
-    few = "value is" if bad.sum() == 1 else "values are"
-    text = f"{source}: {bad.sum():,} {few} NaN, infinite or too large, and taken as 0: at L2 no row may stop a cast"
-    warnings.warn(text, OneBallotWarning, stacklevel=2)
-    if not is_sparse(rows):
-        return np.asarray(np.where(bad, values.dtype.type(0), values))
+    _warn_of_filled(bad, source, "NaN, infinite or too large")
     filled = SparseRows(rows, copy=True)
     filled.data[bad] = 0
     filled.eliminate_zeros()
     return filled
+
+
+def fill_tokens(rows: Array, vocabulary: int, source: str) -> Array:
+    """Rows with 0, padding, in place of tokens that are not whole numbers from 0 to vocabulary − 1, as at L2."""
+    with np.errstate(invalid="ignore"):
+        bad = (np.rint(rows) != rows) | (rows < 0) | (rows >= vocabulary)
+    return _without(bad, rows, source, f"not in the learner's vocabulary (0 to {vocabulary - 1})")
+
+
+def _without(bad: Array, rows: Array, source: str, why: str) -> Array:
+    """Rows with 0 in place of bad values, with a warning."""
+    if not bad.any():
+        return rows
+    _warn_of_filled(bad, source, why)
+    return np.asarray(np.where(bad, rows.dtype.type(0), rows))
+
+
+def _warn_of_filled(bad: Array, source: str, why: str) -> None:
+    few = "value is" if bad.sum() == 1 else "values are"
+    text = f"{source}: {bad.sum():,} {few} {why}, and taken as 0: at L2 no row may stop a cast"
+    warnings.warn(text, OneBallotWarning, stacklevel=4)

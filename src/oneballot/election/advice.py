@@ -39,7 +39,7 @@ SUMS = ("analytic", "neighbours")
 def advise(election: Election, parties: int | None, labels: Mapping[Any, int] | None = None) -> list[str]:
     """Sentences for people. labels: how many rows of a file have each label, where that is known."""
     sentences = [_on_public_rows(election), _on_rare_classes(election, labels or {}), _on_queries(election, parties)]
-    sentences += [best_method(election, parties), election.method.risk]
+    sentences += [best_method(election, parties), election.method.risk_in(election)]
     return [sentence for sentence in sentences if sentence]
 
 

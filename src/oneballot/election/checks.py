@@ -11,6 +11,7 @@ import numpy as np
 from .. import plugins
 from ..ballot.keys import check_keys
 from ..errors import ElectionError, OneBallotWarning
+from ..fleet.learner import NetworkLearner
 from ..interfaces import Learner, Method
 from ..limits import check_limits
 from ..peers import Peer
@@ -40,13 +41,23 @@ def check_parties(election: Election) -> None:
 
 
 def check_quorum(election: Election) -> None:
-    """Raise ElectionError if the roster is too short for the quorum. Until someone casts, it may still grow."""
-    quorum, listed = election.quorum, len(election.roster)
+    """Raise ElectionError if the roster is too short for the quorum, or for any opening of two tallies.
+
+    Until someone casts, the roster may still grow.
+    """
+    quorum, listed, tallies = election.quorum, len(election.roster), election.tallies
+    parties = "1 party" if listed == 1 else f"{listed} parties"
     if 0 < listed < quorum:
-        parties = "1 party" if listed == 1 else f"{listed} parties"
         raise ElectionError(
             f"a quorum of {quorum} cannot be met: the roster lists {parties}. Add more (oneballot keys add), or lower "
             "the quorum"
+        )
+    if tallies is not None and 0 < listed < tallies.min_difference:
+        fewer = f"; or set min_difference = {listed}, before anyone casts, if fewer may hide one another"
+        raise ElectionError(
+            f"no total can ever be opened: with two tallies it takes at least {tallies.min_difference} ballots "
+            f"(min_difference under [tallies]), but the roster lists {parties}. Add more (oneballot keys add)"
+            f"{fewer if listed > 1 else ''}"
         )
 
 
@@ -145,6 +156,21 @@ def check_learner(method: Method | Peer, role: str, learner: Learner, target: Ta
         raise ElectionError(
             f"{method.name}: the {role} learner must provide {' and '.join(lacking)}; {learner.name} doesn't.{advice}"
         )
+    if "gradients" in method.needs[role] and not isinstance(learner, NetworkLearner):
+        raise ElectionError(
+            f"{method.name}: the {role} learner must provide gradients; {learner.name} declares them, but is no "
+            "subclass of oneballot.fleet.learner.NetworkLearner, whose networks methods use. Use torch."
+        )
+
+
+def learner_of(method: Method, learners: Mapping[str, Learner], role: str) -> Learner:
+    """The learner of a role that the method requests. Raises TypeError unless its `needs` declares the role."""
+    if role not in method.needs:
+        declared = ", ".join(sorted(method.needs)) or "none"
+        raise TypeError(
+            f"method {method.name} requests a learner for the role {role!r}; the roles in its `needs` are: {declared}"
+        )
+    return learners[role]
 
 
 def _check_rows(election: Election, role: str, learner: Learner) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,11 @@ def resolve_learners(
             chosen[role] = plugins.find("learners", settings["name"])(**rest)
     default = plugins.find("learners", "sklearn")() if learner is None else plugins.instance("learners", learner)
     return default, chosen
+
+
+def main_role(roles: Collection[str]) -> str:
+    """The role whose learner trains the final model or, without one, its members; also a party's that stays alone."""
+    return next((role for role in ("final", "local", *sorted(roles)) if role in roles), "final")
 
 
 def chosen_learners(learners: Mapping[str, Learner], choice: Mapping[str, Any]) -> dict[str, Learner]:

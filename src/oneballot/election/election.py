@@ -17,6 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .. import plugins
 from ..errors import ElectionError, WillNotWork
 from ..interfaces import Learner, Method
@@ -219,6 +221,8 @@ class Election(EncodesRows, Shown):
             from ..privacy.two_tallies import calibrate_two_tallies
 
             numbers = self.method.shared_numbers(self.level, len(self.classes), self.public_rows)
+            if not isinstance(self.public, np.ndarray):  # nothing is estimated over sparse rows
+                numbers = replace(numbers, joint_rows=0)
             return calibrate_two_tallies(self.privacy, numbers, self.stable_ids, self.tallies.openings)
         spending = self.method.spends(self.level, len(self.classes), self.public_rows)
         if spending == Spending():

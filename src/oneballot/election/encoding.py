@@ -107,7 +107,7 @@ class EncodesRows:
             raise DataError(f"{source}: rows have shape {rows.shape[1:]}, but the election's have {self.shape}")
         if self.schema is not None:
             check_encoded(self.schema, rows, source)
-        return self._as_stored(as_dtype(rows, self.row_dtype, source), source)
+        return self._as_stored(as_dtype(rows, self.row_dtype, source, fill=never_stops), source)
 
     def _as_stored(self, rows: Array, source: str) -> Array:
         """Rows dense, if the method or a learner needs them so; sparse, if those of the public set are."""

@@ -7,8 +7,13 @@ from .columns import Category, Column, Date, Number
 
 
 def row_part(column: Column) -> RowPart:
+    name = column.name
     if isinstance(column, Number | Date):
-        return RowPart("number", column.width, missing=column.missing)
+        names = (name, *[f"{name} is missing"] * column.missing)
+        return RowPart("number", column.width, missing=column.missing, names=names)
     if isinstance(column, Category):
-        return RowPart("category", column.width, blank=column.outside == "blank" or column.missing is True)
+        blank = column.outside == "blank" or column.missing is True
+        names = tuple(f"{name} is {each}" for each in column.categories)
+        names += (f"{name} is missing",) * (column.missing == "feature")
+        return RowPart("category", column.width, blank=blank, names=names)
     return RowPart(column.kind, column.width)

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from ..ballot.keys import public_key, server_public_key
 from ..errors import ElectionError, KeyFileError
-from ..settings import settings
+from ..settings import Section, settings
 
 if TYPE_CHECKING:
     from ..interfaces import Method
@@ -22,13 +22,13 @@ UNIT_OF_LEVEL = {"L1": "party", "L2": "row"}
 
 
 @settings
-class Tallies:
+class Tallies(Section):
     """a, b: the public keys of the two servers, as `oneballot keys new NAME --for-server` prints them.
 
     a_signs, b_signs: the public keys that verify what each server signs, its partials and lists of ballots; those of
     their logs (`oneballot keys show log.key`). Without them nothing shows who has written a partial.
     unit: whom the noise protects: a "row" at L2, a "party" at L1. The level decides it; this states it again.
-    min_difference: an opening whose ballots differ from those of an earlier one by fewer ballots is refused.
+    min_difference: an opening is refused if fewer parties are in exactly one of it and an earlier opening.
     openings: how many openings of the total the privacy budget covers.
     parties: the most parties whose sums must fit; it decides how many bytes a number takes in a ballot.
     """
@@ -104,6 +104,11 @@ def check_tallies(election: Election) -> None:
             f"the roster lists {len(election.roster):,} parties, but sums are planned for {tallies.parties:,}: raise "
             "parties under [tallies]"
         )
+
+
+def least_ballots(election: Election) -> int:
+    """With how few ballots a total may be opened: the first opening differs from none by so many."""
+    return max(election.quorum, 1 if election.tallies is None else election.tallies.min_difference)
 
 
 def shared_method(method: Method, level: str) -> Method:

@@ -149,7 +149,7 @@ def two_tallies(method: str, privacy: str, a: str, b: str) -> tuple[str, str]:
     return method, (
         f"{privacy}\n[tallies]                       # two servers, each with a share of every ballot: "
         f"docs/two-tallies.md\na = {toml_value(a)}\nb = {toml_value(b)}\n"
-        "min_difference = 3              # openings must differ by so many ballots\n"
+        "min_difference = 3              # openings must differ by so many parties\n"
         "openings = 1                    # how many openings the privacy budget covers\n"
     )
 

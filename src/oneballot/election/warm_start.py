@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ElectionError, OneBallotError
+from ..models import Dumpable
 from ..types import Blob
 from .outcome_files import read_index, read_model
 
@@ -17,11 +18,9 @@ def as_start(start: Any) -> Blob | None:
         return start
     if isinstance(start, str | Path):
         return _read_start(Path(start))
-    model = getattr(start, "model", start)
-    if not hasattr(model, "dump"):
+    if not isinstance(start, Dumpable):
         raise ElectionError(f"start must be an outcome, or the folder of one, not {type(start).__name__}")
-    blob: Blob = model.dump()
-    return blob
+    return start.dump()
 
 
 def _read_start(folder: Path) -> Blob:

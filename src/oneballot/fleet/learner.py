@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..interfaces import Learner, Model
 from ..types import Array, Blob
 
 if TYPE_CHECKING:
+    import torch
+
     from .models.network import Network
     from .train.recipe import Recipe
 
@@ -43,3 +46,11 @@ class NetworkLearner(Learner):
         device: str = "cpu",
     ) -> Model:
         """A model with these weights that predicts on this device."""
+
+    @contextmanager
+    def place(self, precision: str | None = None) -> Iterator[torch.device]:
+        """The device for a `Work` that computes with torch, at the precision of the settings or at this one."""
+        from .train.devices import place
+
+        with place(self.device, precision or self.precision) as device:
+            yield device

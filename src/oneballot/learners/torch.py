@@ -115,9 +115,9 @@ class Torch(NetworkLearner):
         shape = self._shape(X.shape[1:])
         if self.augment:
             self.recipe().check_images(shape)
-        if not isinstance(self.module, CustomModule) and "vocabulary" in (settings := self._settings()):
+        if (vocabulary := self.vocabulary) is not None:
             try:
-                check_tokens(X, settings["vocabulary"])
+                check_tokens(X, vocabulary)
             except DataError as error:
                 raise ElectionError(f"learner torch: {self.module}: {error}") from None
 
@@ -140,7 +140,7 @@ class Torch(NetworkLearner):
         have, and if the network starts from given weights, which frequencies would ignore.
         """
         self.check()
-        if self.settings.get("one_logit") and any(task.kind == "multilabel" for task in tasks):
+        if self.settings.get("one_logit") and any(task.activation != "softmax" for task in tasks):
             raise ElectionError(
                 "learner torch: one_logit is for two classes of which a row has one; leave it out in a multi-label "
                 "election"
@@ -157,8 +157,7 @@ class Torch(NetworkLearner):
             options: Any = {"device": self.device, "workers": workers(), "what": what, "keep": keep}
             trained = train(network, X, [tasks[i] for i in busy], self.recipe(), classes, **options)
             for i, values, logits, finite in zip(busy, trained.values, trained.logits, trained.finite, strict=True):
-                task = tasks[i]
-                output = "sigmoid" if task.kind == "multilabel" else task.output
+                task, output = tasks[i], tasks[i].activation
                 if finite and np.isfinite(logits).all():
                     models[i] = self.model_of(network, values, classes, output, device=self.device) if keep else None
                     outputs[i] = logits.astype(np.float64) if task.answer == "scores" else probabilities(logits, output)
@@ -202,6 +201,10 @@ class Torch(NetworkLearner):
     def row(self) -> tuple[int, ...]:
         """The shape of a row, if the settings give it."""
         return tuple(self.settings.get("shape", ()))
+
+    @property
+    def vocabulary(self) -> int | None:
+        return None if isinstance(self.module, CustomModule) else self._settings().get("vocabulary")
 
     def network(self, row: tuple[int, ...], classes: int) -> Network:
         """Return the network to train on rows of this shape."""

@@ -53,7 +53,7 @@ class Encoder(str):
         hook = linear[-1].register_forward_pre_hook(lambda _, given: kept.append(given[0].flatten(1).double().numpy()))
         try:
             self._forward(X)
-        except RuntimeError as error:
+        except (RuntimeError, LookupError, ValueError) as error:
             raise DataError(f"the encoder cannot take rows of shape {X.shape[1:]}: {error}") from None
         finally:
             hook.remove()
@@ -97,8 +97,26 @@ def flat_rows(X: Array, encoder: Encoder | None = None) -> Array:
     return rows / 255 if X.dtype == np.uint8 else rows
 
 
-def encode(X: Array, encoder: Encoder | None) -> Array:
-    """Rows as vectors; what is not a finite number is 0, so that no row stops a cast.
+def flat_where_possible(X: Array, encoder: Encoder | None) -> Array:
+    """`flat_rows`, with 0 for rows that the encoder cannot take, such as tokens that are not in its vocabulary."""
+    if encoder is None or _takes(X, encoder):
+        return flat_rows(X, encoder)
+    impossible = np.array([not _takes(row[None], encoder) for row in X])
+    flat = flat_rows(np.where(impossible.reshape(-1, *[1] * (X.ndim - 1)), X.dtype.type(0), X), encoder)
+    flat[impossible] = 0
+    return flat
+
+
+def _takes(X: Array, encoder: Encoder) -> bool:
+    try:
+        encoder.features(X)
+    except Exception:  # networks raise anything
+        return False
+    return True
+
+
+def encode(X: Array, encoder: Encoder | None, *, private: bool = False) -> Array:
+    """Rows as vectors; what is not a finite number is 0. `private`: so is a row that the encoder cannot take.
 
     An encoder gets blocks of one size, so that its rounding does not depend on how many rows there are.
     """
@@ -109,5 +127,6 @@ def encode(X: Array, encoder: Encoder | None) -> Array:
     for start in track("encoding rows", starts, len(starts)):
         block = rows[start : start + ROWS_AT_ONCE]
         missing = np.zeros((ROWS_AT_ONCE - len(block), *rows.shape[1:]), dtype=rows.dtype)
-        blocks.append(flat_rows(np.concatenate([block, missing]), encoder)[: len(block)])
+        represent = flat_where_possible if private else flat_rows
+        blocks.append(represent(np.concatenate([block, missing]), encoder)[: len(block)])
     return np.asarray(np.nan_to_num(np.concatenate(blocks), nan=0.0, posinf=0.0, neginf=0.0))

@@ -50,6 +50,13 @@ def bounds_need_each_party(method: str, what: str) -> ElectionError:
     )
 
 
+def describe_claims(most: int, *, may_bound: bool = False) -> str:
+    """What a party can do that is believed to have up to `most` rows. may_bound: whether the election can bound it."""
+    cure = 'influence = "bounded" prevents it.' if may_bound else "Set most_rows to what a party may really have."
+    most_rows = f"up to {most:,} rows (most_rows)"
+    return f"A party weighs what it declares, {most_rows}, so one that lies can decide alone. {cure}"
+
+
 def warn_of_dominant_column(public: Array, advice: str) -> None:
     """For methods that measure lengths or distances of rows: warn if one column decides them."""
     variance = public.reshape(len(public), -1).astype(np.float64).var(axis=0)

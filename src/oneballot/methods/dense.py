@@ -257,10 +257,8 @@ class Distil(Work):
 
     @staticmethod
     def together(learner: Any, works: Sequence[Distil]) -> list[Distilled]:
-        import torch
-
-        device = torch.device("cuda" if learner.device != "cpu" and torch.cuda.is_available() else "cpu")
-        return [work.run(device, learner.row or work.shape) for work in works]
+        with learner.place("float32") as device:
+            return [work.run(device, learner.row or work.shape) for work in works]
 
     def run(self, device: torch.device, shape: tuple[int, ...]) -> Distilled:
         """shape: that of a generated row; the learner's settings may say that a vector is an image."""

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..ballot.encryption import require_server_key
 from ..ballot.seal import check_size, seal
 from ..ballot.signatures import check_signer
-from ..data.rows import fill_rows
-from ..election.checks import check_quorum
+from ..data.rows import fill_rows, fill_tokens
+from ..election.checks import check_quorum, learner_of
 from ..election.election import Election
 from ..election.names import check_party_name
 from ..election.tallies import check_two_tallies_can_start
 from ..interfaces import Learner
 from ..privacy.charges import Charges
 from ..runtime.scheduler import Job, run, steps_of
-from ..types import Abstain, Ballot, Data, Steps, Together
+from ..types import Abstain, Array, Ballot, Data, Steps, Together
 from .context import PartyContext
 from .shared_count import plan_cast, share_contents
 
@@ -91,13 +92,16 @@ def cast_steps(
 
 
 def _job(ctx: PartyContext, data: Data, key: Ed25519PrivateKey | None, learners: Mapping[str, Learner]) -> Job[Ballot]:
-    return Job(_cast(ctx, data, key), learners.__getitem__, ctx.party, ctx.election.digest, {})
+    learner = partial(learner_of, ctx.election.method, learners)
+    return Job(_cast(ctx, data, key, learners), learner, ctx.party, ctx.election.digest, {})
 
 
-def _cast(ctx: PartyContext, data: Data, key: Ed25519PrivateKey | None) -> Steps[Ballot]:
+def _cast(
+    ctx: PartyContext, data: Data, key: Ed25519PrivateKey | None, learners: Mapping[str, Learner]
+) -> Steps[Ballot]:
     election, reason = ctx.election, None
     if election.level == "L2":
-        data = replace(data, X=fill_rows(data.X, ctx.party))
+        data = replace(data, X=_filled(ctx, data.X, learners))
     try:
         if len(data):
             check_size(election, ctx.party, plan_cast(ctx, data).bytes or 0)
@@ -112,3 +116,12 @@ def _cast(ctx: PartyContext, data: Data, key: Ed25519PrivateKey | None) -> Steps
     except Abstain as stated:
         contents, reason = {}, str(stated)
     return seal(contents, election, ctx.party, key=key, reason=reason, casts=ctx.number, noised=tuple(ctx.noised))
+
+
+def _filled(ctx: PartyContext, X: Array, learners: Mapping[str, Learner]) -> Array:
+    """Rows of which none stops a cast: numbers are finite, and tokens in the vocabulary of every learner of parties."""
+    rows = fill_rows(X, ctx.party)
+    for learner in (learner for role, learner in learners.items() if role != "final"):
+        if learner.vocabulary is not None:
+            rows = fill_tokens(rows, learner.vocabulary, ctx.party)
+    return rows

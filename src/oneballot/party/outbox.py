@@ -59,6 +59,11 @@ class Outbox:
         """What the party keeps to check later whether its ballot was counted (`ballot.receipts`)."""
         return _receipt_path(self.path)
 
+    @property
+    def rows_path(self) -> Path:
+        """The record of the rows that the ballot was cast from (`party.record`)."""
+        return _rows_path(self.path)
+
     def read(self) -> Ballot | None:
         """The kept ballot, as it was cast; None if there is none."""
         opened, sealed, clear = self._read()
@@ -115,8 +120,10 @@ class Outbox:
             )
         return as_ballot(opened, sealed, clear)
 
-    def keep(self, ballot: Ballot, *, secret: bool = False) -> None:
-        """Write the party's copy. An earlier ballot is renamed, not lost. `secret`: only its owner may read it.
+    def keep(self, ballot: Ballot, record: bytes | None = None, *, secret: bool = False) -> None:
+        """Write the party's copy, and the record of its rows. An earlier ballot is renamed, not lost.
+
+        secret: only the owner may read the ballot.
 
         An old PARTY.ballot is removed first and the new one is written last. So even after the process is killed, a
         PARTY.ballot always has a matching PARTY.ballot.open.
@@ -132,13 +139,14 @@ class Outbox:
             while (old := path.with_name(f"{path.stem}.{number}.ballot")).exists():
                 number += 1
             write_atomic(old, path.read_bytes(), stat.S_IMODE(path.stat().st_mode))
-            if clear_path.exists():
-                write_atomic(_clear_path(old), clear_path.read_bytes(), 0o600)
-            if self.receipt_path.exists():
-                write_atomic(_receipt_path(old), self.receipt_path.read_bytes(), 0o600)
+            for beside in (_clear_path, _receipt_path, _rows_path):
+                if beside(path).exists():
+                    write_atomic(beside(old), beside(path).read_bytes(), 0o600)
         if self.election.encrypted:
             path.unlink(missing_ok=True)
             write_atomic(clear_path, ballot.clear or ballot.sealed, 0o600)
+        if record is not None:
+            write_atomic(self.rows_path, record, 0o600)
         write_atomic(path, ballot.sealed, 0o600 if secret else 0o644)
 
     def keep_receipt(self, ballot: Ballot, key: Ed25519PrivateKey | None) -> Path:
@@ -246,6 +254,10 @@ def _clear_path(path: Path) -> Path:
 
 def _receipt_path(path: Path) -> Path:
     return path.with_name(f"{path.name.removesuffix('.ballot')}.receipt.json")
+
+
+def _rows_path(path: Path) -> Path:
+    return path.with_name(f"{path.name.removesuffix('.ballot')}.rows.json")
 
 
 def _remove_if_empty(folder: Path) -> None:

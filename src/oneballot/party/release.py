@@ -15,17 +15,19 @@ from ..types import Ballot, Data, Plan
 from .context import PartyContext
 from .rows import RowsUsed
 from .shared_count import plan_cast
-from .small_counts import CountRule, ReleasedCount, refuse_small, released_counts, suppress_small
+from .small_counts import CountRule, ReleasedCount, count_ids, refuse_small, released_counts, suppress_small
 
 Stage = Literal["planned", "refused", "sealed"]
 
 
 @dataclass(frozen=True)
 class Release:
-    """stage: planned, refused because of a small count, or sealed. rows, plan: None if the ballot was cast earlier.
+    """stage: planned, refused because of a small count, or sealed. plan: None if the ballot was cast earlier; then rows
+    and seconds are those that were recorded (`record`), or None.
 
     signer: the public key that signs the ballot. ledger: what the ballot spends, with all earlier casts. held: the
-    party's rows that the ballot holds as they are. seconds: how long the party trained; None if it did not, now.
+    party's rows that the ballot holds as they are. seconds: how long the party trained. learners: by default the
+    election's.
     """
 
     ctx: PartyContext
@@ -77,12 +79,13 @@ def plan_release(release: Release, data: Data, rows: RowsUsed, review: Review | 
     return data, release
 
 
-def sealed_release(release: Release, ballot: Ballot, data: Data | None) -> Release:
-    """The release of a ballot that was sealed from these rows; None if they are unknown."""
+def sealed_release(release: Release, ballot: Ballot) -> Release:
+    """The release of a ballot that was sealed from its rows, if these are known."""
     release = replace(release, held=rows_held(ballot.contents, release.election))
     if release.election.level == "L2":  # exempt, so no ballot is refused after its noise was drawn and charged
         return replace(release, stage="sealed", ballot=ballot, counts=(), ledger=ballot.ledger)
-    counts = released_counts(release.election.method.read_counts(ballot.contents, release.ctx), release.ctx, data)
+    ids = None if release.rows is None else release.rows.ids_by_class
+    counts = released_counts(release.election.method.read_counts(ballot.contents, release.ctx), release.ctx, ids)
     return replace(release, stage="sealed", ballot=ballot, counts=counts, ledger=ballot.ledger)
 
 
@@ -113,4 +116,5 @@ def _planned(ctx: PartyContext, data: Data) -> tuple[Plan | None, tuple[Released
     if not len(data):
         return None, ()
     plan = plan_cast(ctx, data)
-    return plan, () if ctx.level == "L2" else released_counts(plan.counts, ctx, data)
+    ids = count_ids(data, ctx.classes, ctx.target)
+    return plan, () if ctx.level == "L2" else released_counts(plan.counts, ctx, ids)

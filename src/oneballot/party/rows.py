@@ -15,6 +15,7 @@ from ..election.election import Election
 from ..election.frames import incomplete
 from ..errors import DataError, Odd, OddValues
 from ..types import Data
+from .small_counts import count_ids
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,8 @@ class RowsUsed:
     """Exact numbers of a party's own rows: for the party alone.
 
     dropped: rows without a label or an ID, by reason. held_back: rows of the holdout. withheld: rows, or labels, of
-    classes with too few rows (`small_counts`). ids: how many different row IDs the rows used have. sha256: of the file
-    as it was read; None if it is not a regular file.
+    classes with too few rows (`small_counts`). ids: how many different row IDs the rows used have, and those of each
+    class. sha256: of the file as it was read; None if it is not a regular file.
     """
 
     file: str
@@ -39,6 +40,7 @@ class RowsUsed:
     used: int = 0
     by_class: Mapping[str, int] = field(default_factory=dict)
     ids: int | None = None
+    ids_by_class: Mapping[str, int] | None = None
     sha256: str | None = None
 
     def of(self, data: Data, election: Election) -> RowsUsed:
@@ -46,7 +48,8 @@ class RowsUsed:
         counts = zip(election.classes, election.target.class_counts(data.y), strict=False)
         by_class = {str(name): int(count) for name, count in counts}
         ids = None if data.ids is None else len(np.unique(data.ids))
-        return replace(self, used=len(data), by_class=by_class, ids=ids)
+        ids_by_class = count_ids(data, election.classes, election.target)
+        return replace(self, used=len(data), by_class=by_class, ids=ids, ids_by_class=ids_by_class)
 
 
 def read_rows(election: Election, path: Path) -> tuple[Data, RowsUsed]:

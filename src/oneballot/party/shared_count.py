@@ -56,9 +56,29 @@ def expected_layout(ctx: PartyContext) -> Layout | None:
 def shared_bits(election: Election, ranges: Mapping[str, SumRange] | None) -> Width:
     """How many bits a share of a number takes."""
     assert election.tallies is not None
+    return _bits_at(election, ranges, election.tallies.parties)
+
+
+def _bits_at(election: Election, ranges: Mapping[str, SumRange] | None, parties: int) -> Width:
     numbers = None if election.guarantee is None else election.guarantee.numbers
     sigma = 0.0 if numbers is None else math.sqrt(2) * numbers.sigma
-    return bits_for(ranges, election.tallies.parties, sigma)
+    return bits_for(ranges, parties, sigma)
+
+
+def advise_parties(election: Election) -> str:
+    """Whether ballots would be smaller if sums were planned for twice the roster, in a sentence; empty if not."""
+    if election.tallies is None or not election.roster:
+        return ""
+    listed, planned = len(election.roster), election.tallies.parties
+    enough = max(2, 2 * listed)
+    ranges = election.method.shared_sums(PartyContext(election, next(iter(election.roster))))
+    now, then = (_bits_at(election, ranges, parties) // 8 for parties in (planned, min(planned, enough)))
+    if then == now:
+        return ""
+    return (
+        f"a number takes {now} bytes, because sums are planned for {planned:,} parties; with parties = {enough} under "
+        f"[tallies], twice the roster, it would take {then}. Change it before anyone casts"
+    )
 
 
 def _count(contents: Contents, ctx: PartyContext) -> Mapping[str, Array]:

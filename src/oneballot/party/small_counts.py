@@ -13,6 +13,8 @@ from typing import Literal
 
 import numpy as np
 
+from ..election.election import Election
+from ..election.targets import Target
 from ..errors import SmallCount
 from ..interfaces import Context
 from ..types import Array, Data
@@ -26,6 +28,9 @@ class CountRule:
 
     min_count: int = 10
     small: Handling = "refuse"
+
+
+DEFAULT = CountRule()
 
 
 @dataclass(frozen=True)
@@ -46,13 +51,14 @@ class ReleasedCount:
         return of if self.ids in (None, self.rows) else f"{of} with {self.ids} different IDs"
 
 
-def released_counts(counts: Mapping[str, Array], ctx: Context, data: Data | None = None) -> tuple[ReleasedCount, ...]:
-    """The numbers of rows of each class in these arrays; `data` are the rows that they count."""
-    ids = [None] * len(ctx.classes) if data is None or data.ids is None else _ids_by_class(data, ctx)
+def released_counts(
+    counts: Mapping[str, Array], ctx: Context, ids: Mapping[str, int] | None = None
+) -> tuple[ReleasedCount, ...]:
+    """The numbers of rows of each class in these arrays; `ids` are the numbers of different IDs, by class."""
     return tuple(
-        ReleasedCount(array, str(group), int(rows), known)
+        ReleasedCount(array, str(group), int(rows), None if ids is None else ids.get(str(group)))
         for array, values in counts.items()
-        for group, rows, known in zip(ctx.classes, np.ravel(values), ids, strict=False)
+        for group, rows in zip(ctx.classes, np.ravel(values), strict=False)
     )
 
 
@@ -105,11 +111,24 @@ def suppress_small(data: Data, counts: Sequence[ReleasedCount], rule: CountRule,
     return replace(data, y=y), small
 
 
-def _ids_by_class(data: Data, ctx: Context) -> list[int]:
-    assert data.ids is not None
-    if ctx.target.exclusive:
-        return [len(np.unique(data.ids[data.y == c])) for c in range(len(ctx.classes))]
-    return [len(np.unique(data.ids[data.y[:, c] > 0])) for c in range(len(ctx.classes))]
+def describe_small(counts: Sequence[ReleasedCount], election: Election) -> str | None:
+    """A sentence about the smallest exact number that a ballot at L0 states, for a party that set no limit."""
+    small = [count for count in counts if count.is_small(DEFAULT)]
+    if not small or election.level != "L0" or election.shared:
+        return None
+    fewest = min(small, key=lambda count: (count.rows if count.ids is None else count.ids, count.rows))
+    return (
+        f"The ballot states exactly {fewest}, which could single people out. --min-count {DEFAULT.min_count} refuses "
+        "to send such numbers; --small-counts suppress casts without these rows."
+    )
+
+
+def count_ids(data: Data, classes: Sequence[object], target: Target) -> dict[str, int] | None:
+    """How many different row IDs the rows of each class have; None if rows have no IDs."""
+    if data.ids is None:
+        return None
+    of_class = (data.y == c if target.exclusive else data.y[:, c] > 0 for c in range(len(classes)))
+    return {str(name): len(np.unique(data.ids[which])) for name, which in zip(classes, of_class, strict=True)}
 
 
 def _those(small: Sequence[ReleasedCount]) -> str:

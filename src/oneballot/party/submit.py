@@ -33,10 +33,11 @@ from .context import PartyContext
 from .delivery import box_name, deliver, look_up
 from .holdout import choose_holdout, record_holdout
 from .outbox import Outbox
+from .record import CastRecord, describe_cast, read_cast
 from .release import Release, Review, check_release, plan_release, sealed_release
 from .rows import RowsUsed, read_rows
 from .shared_count import plan_cast
-from .small_counts import CountRule
+from .small_counts import CountRule, describe_small
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -82,7 +83,7 @@ def cast_file(
     release = Release(ctx, "planned", rule or ANY_COUNT, signer=signed, ledger=election.ballot_ledger)
     with outbox.lock():
         ballot = None if recast else outbox.find(charges, signer, resign=resign)
-        slot = None
+        slot, record = None, None
         if trained := ballot is None:
             slot = None if box is None else look_up(election, box, box_name(election, party, signer), party)
             _check_first_cast(outbox, charges, in_box=slot == "own", recast=recast)
@@ -95,20 +96,21 @@ def cast_file(
             keep.mkdir(parents=True, exist_ok=True)
             begin = time.perf_counter()
             ballot = cast_data(ctx, used, key=signer, learners=learners)
-            release = replace(sealed_release(release, ballot, used), seconds=round(time.perf_counter() - begin, 2))
+            release = replace(sealed_release(release, ballot), seconds=round(time.perf_counter() - begin, 2))
             check_release(release, review)
             record_holdout(outbox.holdout_path, ctx, rows, holdout)
+            record = describe_cast(release, tuple(choices))
         else:
             if holdout is not None:
                 text = "the ballot was already cast, so --holdout has no effect; --recast trains again"
                 warnings.warn(text, OneBallotWarning, stacklevel=2)
             assert ballot is not None
-            release = sealed_release(release, ballot, None)
+            release = sealed_release(_recall(release, read_cast(outbox, ballot), review), ballot)
             check_release(release, review, sealed=str(outbox.path))
             if review is not None:
                 review(release)  # before it is kept: the page of an earlier signature refuses a new one
         secret = bool(release.held.rows) and not election.encrypted
-        outbox.keep(ballot, secret=secret)  # also if it was kept already: it may be signed again
+        outbox.keep(ballot, record, secret=secret)  # also if it was kept already: it may be signed again
         if trained and review is not None:
             review(release)
         receipt = outbox.keep_receipt(ballot, signer)
@@ -127,9 +129,10 @@ def cast_file(
         "bytes": len(ballot.sealed),
         "digest": ballot.digest,
         "trained": trained,
-        "seconds": release.seconds,
+        "seconds": release.seconds if trained else None,
         "abstained": ballot.abstained,
         "rows_held": release.held.rows,
+        "small_count": describe_small(release.counts, election) if rule is None else None,
         "delivered": box is not None,
         "name": name,
         "encrypted_to": _encrypted_to(election),
@@ -168,6 +171,7 @@ def preview(
     ctx.check(rows)
     if review is not None:
         review(release)
+    small = describe_small(release.counts, election) if rule is None else None
     counts = zip(election.classes, election.target.class_counts(rows.y), strict=False)
     return {
         "election": f"{election.name}, {election.digest[:16]}…",
@@ -176,6 +180,7 @@ def preview(
         "classes": ", ".join(f"{name}: {count}" for name, count in counts),
         "models_to_train": plan.models,
         "ballot_carries": plan.carries,
+        **({"small_count": small} if small else {}),
         **({"reveals": MODEL_REVEALS} if plan.sends_models else {}),
         **({"beware": f"it {release.held.describe()}: {ANYONE}"} if release.held.rows else {}),
         "bytes": "known after training" if plan.bytes is None else f"{plan.bytes:,}, and up to 2 kB of manifest",
@@ -250,6 +255,17 @@ def _check_first_cast(outbox: Outbox, charges: Charges, *, in_box: bool, recast:
             f"{charges.path} records a cast of {outbox.party} in this election, but {outbox.path} is missing. Deliver "
             "the ballot that you kept (--keep FOLDER), or draw new noise on the same rows with --recast: costs add up."
         )
+
+
+def _recall(release: Release, record: CastRecord | None, review: Review | None) -> Release:
+    """The release of a ballot that was cast earlier, with what was recorded then."""
+    if record is None:
+        return release
+    release = replace(release, rows=record.rows(release.election), seconds=record.seconds)
+    if review is None:  # so that a ballot is delivered where its learner is not installed
+        return release
+    chosen = dict(choose_learner(release.election, text) for text in record.learners)
+    return replace(release, learners=release.election.choose_learners(chosen))
 
 
 def _without_holdout(ctx: PartyContext, rows: Data, about: RowsUsed, share: float | None) -> tuple[Data, RowsUsed]:

@@ -50,7 +50,9 @@ class Question:
 
     @property
     def protected_unit(self) -> Unit:
-        return self.unit or UNITS[self.level]
+        """As a ledger states it: at L2 rows with stable IDs are those of a patient."""
+        unit = self.unit or UNITS[self.level]
+        return "patient" if (self.level, unit) == ("L2", "row") and self.stable_ids else unit
 
     @property
     def neighbours(self) -> str:
@@ -169,7 +171,7 @@ def answer(question: Question) -> dict[str, Any]:
     if voters is not None:
         guarantee = question.guarantee(mechanism, scale, queries)
         # For the unit party at L2 more voters do not help: a party moves them all, and the noise grows with them.
-        helps = question.protected_unit == UNITS[question.level]
+        helps = question.level == "L1" or question.protected_unit != "party"
         result |= {
             "voters": voters,
             "right_label_wins": guarantee.wins(voters),

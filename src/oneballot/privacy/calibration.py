@@ -139,7 +139,8 @@ def noise_on_numbers(numbers: Numbers, privacy: PrivacySettings, draws: int | No
     kind = privacy.chosen.numbers if privacy.chosen else NoisyNumbers
     given = privacy.noise_parameters()
     if kind is None or not given.keys() <= {kind.parameter}:
-        raise ElectionError(f"{numbers.what} are released with Gaussian noise: give only epsilon or sigma")
+        leave = f', and leave out mechanism = "{privacy.mechanism}"' if kind is None else ""
+        raise ElectionError(f"{numbers.what} are released with Gaussian noise: give only epsilon or sigma{leave}")
     check_accountant(privacy.accountant, kind)
     if privacy.epsilon is not None and given:
         raise ElectionError(

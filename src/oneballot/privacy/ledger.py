@@ -23,7 +23,7 @@ from ..errors import ElectionError
 from .accounting import Accountant, Releases, total_epsilon
 from .line import Line, Words
 from .mechanisms import NoisyArgmax
-from .releases import UNIT_NAMES, Adjacency, Unit, describe_adjacency
+from .releases import UNIT_NAMES, Adjacency, Unit, describe_adjacency, describe_unit
 from .whole_party import of_whole_party
 
 MAX_CASTS = 20
@@ -187,7 +187,7 @@ class Ledger(BaseModel):
             f"adjacency {self.adjacency}{draws}, against {self.audience}",
             f"adjacency {self.adjacency} means: {self.neighbours}",
             f"accountant {self.accountant}, computed from public settings only: may be published",
-            *(line.describe() for line in self.lines),
+            *(line.describe(self.unit or "unit") for line in self.lines),
         ]
         if self.released_to == TALLY_SERVERS and self.lines:
             sentences.append(
@@ -206,10 +206,8 @@ class Ledger(BaseModel):
             sentences.append(f"for all rows of a party together: epsilon {format_epsilon(party)}")
         if self.unit == "row" and self.adjacency == "replace" and self._has_reach(CONTENT_REACH):
             sentences.append("rows are identified by content, so a replaced row counts as two")
-        if self.unit == "patient" and self.adjacency != "add-remove":
-            sentences.append("the rows of an ID, and their number, may all differ")
-        if self.unit == "row":
-            sentences.append("the unit is a row: several rows of one person are a group and cost more")
+        if self.unit is not None and (about := describe_unit(self.unit, self.adjacency)):
+            sentences.append(about)
         return sentences
 
 

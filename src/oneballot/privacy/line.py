@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, StringConstraints
@@ -51,8 +52,10 @@ class Line(BaseModel):
             raise ElectionError(f"ledger line {self.what!r} has neither classes and reach nor squared_shift")
         return mechanism(self.scale, self.classes, self.reach, self.one_sided, self.fractional)
 
-    def describe(self) -> str:
+    def describe(self, unit: str = "unit") -> str:
+        """In words. The scale of numbers is in the integers that are released, so it is stated by what a unit moves."""
         among = "" if self.classes is None else f" among {self.classes} classes"
-        return (
-            f"{self.times:,} × {self.what}{among}, {mechanisms.find(self.mechanism).describe()}, scale {self.scale:.6g}"
-        )
+        scale = f"scale {self.scale:.6g}"
+        if self.squared_shift is not None:
+            scale = f"{self.scale / math.sqrt(self.squared_shift):.4g} times the largest change of one {unit}"
+        return f"{self.times:,} × {self.what}{among}, {mechanisms.find(self.mechanism).describe()}, {scale}"

@@ -97,3 +97,11 @@ def describe_adjacency(
         return "a row replaced by any other row"
     swapped = "moves two votes (" if votes else "is another change ("
     return f'the same ID with other content; a person swapped for another {swapped}adjacency = "swap")'
+
+
+def describe_unit(unit: Unit, adjacency: Adjacency | None) -> str:
+    """What the unit means for people with several rows, in words; empty where there is nothing to add."""
+    if unit == "row":
+        return "the unit is a row: several rows of one person are a group and cost more"
+    several = unit == "patient" and adjacency != "add-remove"
+    return "the rows of an ID, and their number, may all differ" if several else ""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from ..errors import ElectionError
-from ..settings import settings
+from ..settings import Section, settings
 from . import mechanisms
 from .accounting import Accountant
 from .releases import Adjacency
@@ -35,7 +35,7 @@ Amount = Annotated[float, BeforeValidator(_reject_non_numbers), Field(gt=0, allo
 
 
 @settings
-class PrivacySettings:
+class PrivacySettings(Section):
     """Give the privacy budget (epsilon), and the noise is calibrated; or the noise, and epsilon is computed; or both,
     and the number of queries is reduced to fit.
 

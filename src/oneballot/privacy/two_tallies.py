@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from ..errors import ElectionError
 from ..types import Numbers
 from .calibration import noise_on_numbers
 from .forecast import describe_votes_on_rows, error_when_ahead
 from .guarantee import Guarantee
 from .ledger import TALLY_SERVERS, Ledger
 from .mechanisms import Mechanism
-from .mechanisms.gaussian import Gaussian
 from .releases import UNIT_NAMES
 from .sensitivity import of_a_unit
 from .settings import PrivacySettings
@@ -36,6 +36,8 @@ class TwoTallies(Guarantee):
     """If the sums are votes: the classes, and the voters of a party."""
     lift: float = 0.0
     """What one voter adds to the class of its vote."""
+    joint_rows: int = 0
+    """How many public rows an estimate joins; 0 if the final model learns the class that wins each row."""
 
     @property
     def side(self) -> str:
@@ -56,15 +58,32 @@ class TwoTallies(Guarantee):
         """The ledger of all planned openings. Casting again draws no noise."""
         return self.ledger().times(self.openings)
 
+    @property
+    def _noise_on_a_vote(self) -> float:
+        """The standard deviation of both servers' noise, in units of what one voter adds to its class."""
+        assert self.numbers is not None
+        return math.sqrt(2) * self.numbers.sigma / self.lift
+
     def label_accuracy(self, parties: int | None) -> float | None:
-        """How often the label of a row is right when all voters of all parties agree on it."""
-        if not self.lift or parties is None:
+        """How often the class with most votes on a row is right when all voters of all parties agree on it.
+
+        None where the final model doesn't learn these classes.
+        """
+        if not self.lift or self.joint_rows or parties is None:
             return None
         assert self.numbers is not None
-        noise = math.sqrt(2) * self.numbers.sigma / self.lift
-        return 1 - error_when_ahead(parties * self.voters, Gaussian.name, noise, self.labels)
+        return 1 - error_when_ahead(parties * self.voters, self.numbers.name, self._noise_on_a_vote, self.labels)
+
+    def leads(self, parties: int) -> tuple[float, float]:
+        """How many times the noise on it the lead of a class is that all voters choose: on one row, and over all rows
+        that are estimated together. There leads add up like the number of rows, and noise like its root.
+        """
+        one = parties * self.voters / (math.sqrt(2) * self._noise_on_a_vote)
+        return one, one * math.sqrt(self.joint_rows)
 
     def is_hopeless(self, parties: int | None) -> bool:
+        if self.joint_rows and self.lift and parties is not None:
+            return self.leads(parties)[1] < 1
         accuracy, chance = self.label_accuracy(parties), 1 / max(self.labels, 1)
         return accuracy is not None and accuracy < chance + 0.5 * (1 - chance)
 
@@ -83,27 +102,43 @@ class TwoTallies(Guarantee):
         if self.spread:
             units, where = ("parties", "") if self.level == "L1" else ("rows", " at all parties together")
             text += describe_votes_on_rows(sigma, self.spread, units, where)
-        accuracy = self.label_accuracy(parties)
-        if accuracy is not None and parties is not None:
-            text += (
-                f" When all {parties * self.voters:,} voters agree on a row, their label wins {accuracy:.0%} of the "
-                f"time (chance: {1 / self.labels:.0%})."
-            )
-            if self.is_hopeless(parties):
-                text += " This will not work: use more parties or subsets, fewer queries or a larger epsilon."
+        if self.lift and parties is not None:
+            text += self._forecast_labels(parties)
         return [text]
+
+    def _forecast_labels(self, parties: int) -> str:
+        agree = f" When all {parties * self.voters:,} voters agree"
+        accuracy, hopeless = self.label_accuracy(parties), ""
+        if accuracy is not None:
+            if self.is_hopeless(parties):
+                hopeless = " This will not work: use more parties or subsets, fewer queries or a larger epsilon."
+            wins = f"their label wins {accuracy:.0%} of the time (chance: {1 / self.labels:.0%})."
+            return f"{agree} on a row, {wins}{hopeless}"
+        one, together = (f"{each:.2g}" if each < 10 else f"{each:,.0f}" for each in self.leads(parties))
+        if self.is_hopeless(parties):
+            hopeless = " This will not work: use more parties or subsets, or a larger epsilon."
+        return (
+            f" The final model learns an estimate from the votes on all {self.joint_rows:,} public rows together."
+            f"{agree}, their lead is {one} times the noise on it at a single row, and {together} times over all rows. "
+            f"Where between them the model is depends on how alike the rows are.{hopeless}"
+        )
 
 
 @lru_cache(maxsize=64)
 def calibrate_two_tallies(privacy: PrivacySettings, numbers: Numbers, stable_ids: bool, openings: int) -> TwoTallies:
     """The guarantee of these settings for sums that one unit changes as `numbers` says."""
+    if privacy.counts_sigma is not None:
+        raise ElectionError(
+            "counts_sigma is noise on class counts that are released beside votes; with two tallies one noise is on "
+            "all sums, class counts included: leave it out"
+        )
     numbers = at_all_silos(of_a_unit(numbers, privacy, stable_ids), privacy)
     release = noise_on_numbers(numbers, privacy, draws=openings)
     level: Any = privacy.level
     return TwoTallies(
         privacy=privacy, level=level, stable_ids=stable_ids, numbers=release, numbers_name=numbers.what,
         openings=openings, labels=numbers.classes, voters=numbers.voters, lift=numbers.lift, row=numbers.row,
-        spread=numbers.spread,
+        joint_rows=numbers.joint_rows, spread=numbers.spread,
     )  # fmt: skip
 
 

@@ -155,7 +155,13 @@ def bytes_figure(curves: Mapping[str, Sequence[tuple[int, float]]]) -> Figure:
 
 def verdict_notice(gain: Gain) -> Notice:
     tone = (
-        "bad" if gain.losers and not gain.winners else "warning" if gain.losers else "good" if gain.winners else "info"
+        "bad"
+        if gain.losers and not gain.winners
+        else "warning"
+        if gain.losers or gain.behind
+        else "good"
+        if gain.winners
+        else "info"
     )
     return Notice(" ".join(gain.sentences()), tone, "Who gains")
 
@@ -196,7 +202,7 @@ def compare_page(
 ) -> str:
     """The page of `oneballot compare`."""
     gain = contest.gain()
-    left_out = [[name, why.removeprefix(f"{name}: ")] for name, why in skipped.items()]
+    left_out = [[name, why.removeprefix(f"{name}: ").replace("`", "")] for name, why in skipped.items()]
     sections = [
         Section("Recommendation", [Bullets(contest.sentences())]),
         Section("Methods", [methods_table(contest), *([peers] if peers is not None else []), bytes_figure(curves)]),

@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 
 from ..types import Array
+from .beside import Beside
 
 CLEAR = 0.001
 """A difference in accuracy below a tenth of a point is none."""
+RARE = 0.05
+"""The share of a class below which accuracy hardly shows whether a model finds its rows."""
 NAMED = 3
 """How many parties a sentence names."""
 FEW_ROWS = 100
@@ -35,6 +38,16 @@ class Setting:
     open_ensemble: bool = False
     empty: int = 0
 
+    @property
+    def rarest(self) -> tuple[str, float] | None:
+        """The rarest class that the parties have and its share of their rows; None if no class is rare."""
+        counts = sum(self.class_counts.values(), np.zeros(len(self.classes)))
+        shares = (
+            {str(c): n / counts.sum() for c, n in zip(self.classes, counts, strict=True) if n} if counts.any() else {}
+        )
+        name = min(shares, key=lambda c: shares[c], default=None)
+        return (name, float(shares[name])) if name is not None and shares[name] < RARE else None
+
     def lacking(self, party: str) -> list[str]:
         return [str(c) for c, n in zip(self.classes, self.class_counts[party], strict=True) if not n]
 
@@ -47,6 +60,7 @@ class Gain:
     """For each party the difference of the federation's accuracy and its own, and half of its 95 % interval.
 
     best: the most accurate party, chosen on the test rows. above_best, below_pooled: differences of accuracies.
+    others: other metrics, such as AUC, which shows what accuracy hides where a class is rare.
     """
 
     setting: Setting
@@ -55,9 +69,17 @@ class Gain:
     best: str
     above_best: float
     below_pooled: float
+    others: Sequence[Beside] = ()
 
     @classmethod
-    def of(cls, setting: Setting, alone: Mapping[str, Array], federation: Array, pooled: Array) -> Gain:
+    def of(
+        cls,
+        setting: Setting,
+        alone: Mapping[str, Array],
+        federation: Array,
+        pooled: Array,
+        others: Sequence[Beside] = (),
+    ) -> Gain:
         """From the `Target.row_scores` of each party's own model, the federation's and that of pooled data."""
         pairs = {party: paired(federation, scores) for party, scores in alone.items()}
         best = max(alone, key=lambda party: float(alone[party].mean()))
@@ -68,6 +90,7 @@ class Gain:
             best,
             pairs[best][0],
             float(pooled.mean() - federation.mean()),
+            others,
         )
 
     @property
@@ -81,6 +104,11 @@ class Gain:
         """Parties that lose beyond chance, most first."""
         worse = [p for p, d in self.difference.items() if -d > max(self.margin[p], CLEAR)]
         return sorted(worse, key=lambda party: self.difference[party])
+
+    @property
+    def behind(self) -> list[Beside]:
+        """Metrics by which the federation is clearly worse than the mean party or the best one."""
+        return [each for each in self.others if -1 in each.signs]
 
     def describe(self) -> dict[str, Any]:
         """The verdict as plain values."""
@@ -99,12 +127,13 @@ class Gain:
             "best_party": self.best,
             "above_best_party": self.above_best,
             "below_pooled": self.below_pooled,
+            "other_metrics": {each.name: each.describe() for each in self.others},
             "sentences": self.sentences(),
         }
 
     def sentences(self, *, advice: bool = True) -> list[str]:
         """The verdict in words. `advice`: also what to try, unless all methods have already been compared."""
-        said = (self._who(), self._overall(), self._why(), self._try() if advice else "")
+        said = (self._who(), self._overall(), *self._others(), self._why(), self._try() if advice else "")
         return [sentence for sentence in said if sentence]
 
     def _who(self) -> str:
@@ -131,6 +160,11 @@ class Gain:
         chance = ", within chance" if within and _points(self.above_best) else ""
         return f"The federation is {best} ({self.best}{chance}) and {_beside(-self.below_pooled, 'pooled data')}."
 
+    def _others(self) -> list[str]:
+        """What other metrics show, and accuracy does not: losses, and gains unless all parties gain anyway."""
+        all_gain = len(self.winners) == len(self.difference)
+        return [each.sentence() for each in self.others if each in self.behind or (any(each.signs) and not all_gain)]
+
     def _why(self) -> str:
         reasons = []
         lacking = [party for party in self.winners if self.setting.lacking(party)]
@@ -150,12 +184,17 @@ class Gain:
                     f"the final model learns from {self.setting.public_rows:,} public rows alone, and {most} has "
                     f"{rows:,} rows of its own"
                 )
-        if self.losers and self.setting.level != "L0":
+        if self.behind and (rarest := self.setting.rarest):
+            text = f"class {rarest[0]} has {100 * rarest[1]:.1f} % of the rows, so accuracy hardly shows who finds them"
+            if self.setting.distils:
+                text += f", and few of the {self.setting.public_rows:,} public rows teach it to the final model"
+            reasons.append(text)
+        if (self.losers or self.behind) and self.setting.level != "L0":
             reasons.append(f"the noise of {self.setting.level} costs accuracy")
         return f"Why: {'; '.join(reasons)}." if reasons else ""
 
     def _try(self) -> str:
-        if not self.losers and self.below_pooled < WORTH_A_TRY:
+        if not self.losers and not self.behind and self.below_pooled < WORTH_A_TRY:
             return ""
         ideas = []
         if self.setting.level != "L0":

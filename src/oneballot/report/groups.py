@@ -21,6 +21,8 @@ from .text import FEW_ROWS, percent, plural, row_count
 
 DRAWS = 10_000
 """Of a group's scores from all rows, to find what chance explains."""
+LARGE_GAP = 0.1
+"""A worst group that is so far below the other rows is pointed out, if chance does not explain it."""
 
 
 @dataclass(frozen=True)
@@ -117,32 +119,58 @@ class Groups:
         low = {name: baseline.chance * len(open_) for name, baseline in open_ if baseline.difference <= 0}
         return [n for n, p in low.items() if p <= 1 - LEVEL], [n for n, p in low.items() if p > 1 - LEVEL]
 
-    def sentences(self) -> list[str]:
-        """The worst and the best group, and what to be careful about."""
-        said = []
-        few = [group.name for group in self.groups if group.small]
-        if len(ranked := self.ranked) > 1:
-            (gap, p), name = self.gap, next(iter(self.whole.target.metrics.values()))
-            chance = "more than chance explains" if p <= 1 - LEVEL else "within chance"
-            worst, best = (f"{each.name}, {percent(each.score)}" for each in (ranked[0], ranked[-1]))
-            said.append(
-                f"Worst: {worst} on {plural(ranked[0].rows, 'row')}, {100 * gap:.1f} points below the other rows "
-                f"({chance}). Best: {best}. Spread: {100 * self.spread:.1f} points of {name}."
-            )
+    @property
+    def uneven(self) -> bool:
+        """Whether the worst group is far below the other rows, by more than chance explains."""
+        gap, p = self.gap
+        return gap >= LARGE_GAP and p <= 1 - LEVEL
+
+    def sentences(self, *, exact: bool = True) -> list[str]:
+        """The worst and the best group, and what to be careful about.
+
+        exact: False for a page that may be passed on: rows are stated as in `stated_rows`, and a table says which
+        groups are small.
+        """
+        few = [group.name for group in self.groups if group.small and exact]
+        said = [worst] if (worst := self.worst_sentence(exact=exact)) else []
         if names := self.unbeaten[1]:
             text = "No better than always predicting the most frequent class of the group, which may be chance"
             said.append(f"{text}: {', '.join(names)}.")
-        if few and not ranked:
+        if few and not self.ranked:
             said.append(f"Every group has fewer than {FEW_ROWS} rows: their metrics say little, and none is the worst.")
         elif few:
             said.append(f"Fewer than {FEW_ROWS} rows, so their metrics say little: {', '.join(few)}.")
         return said
 
+    def worst_sentence(self, *, exact: bool = True) -> str:
+        """The worst group beside the other rows and the best one; empty if fewer than two are ranked."""
+        ranked = self.ranked
+        if len(ranked) < 2:
+            return ""
+        (gap, p), target = self.gap, self.whole.target
+        name = target.metrics.get(target.row_metric, target.row_metric)
+        chance = "more than chance explains" if p <= 1 - LEVEL else "within chance"
+        worst, best = (f"{each.name}, {percent(each.score)}" for each in (ranked[0], ranked[-1]))
+        stated = next(n for each, n in zip(self.groups, self.stated_rows, strict=True) if each is ranked[0])
+        rows = plural(ranked[0].rows, "row") if exact else f"{stated} rows"
+        return (
+            f"Worst: {worst} on {rows}, {100 * gap:.1f} points below the other rows ({chance}). Best: {best}. "
+            f"Spread: {100 * self.spread:.1f} points of {name}."
+        )
+
+    def useless_sentence(self) -> str:
+        """The groups in which always predicting their commonest class is better, by more than chance explains."""
+        if not (names := self.unbeaten[0]):
+            return ""
+        return (
+            "the model is worse than always predicting the most frequent class of the group, by more than chance "
+            f"explains, for {', '.join(names)}"
+        )
+
     def warn_if_useless(self) -> None:
         """Warn of groups in which always predicting their commonest class is better, by more than chance explains."""
-        if names := self.unbeaten[0]:
-            text = f"by {self.column}: the model is worse than always predicting the most frequent class of the group"
-            warnings.warn(f"{text}, by more than chance explains, for {', '.join(names)}", WillNotWork, stacklevel=2)
+        if text := self.useless_sentence():
+            warnings.warn(f"by {self.column}: {text}", WillNotWork, stacklevel=2)
 
     def describe(self) -> dict[str, Any]:
         """All metrics as plain values; None for those without a definition."""

@@ -38,7 +38,8 @@ def write_card(election: Election, out: Path) -> GuaranteeCard:
     """Write the page of an election's card."""
     card = election_card(election)
     facts = {"Election": election.name, "Digest": election.digest, "Method": election.method.name}
-    ledger = [line.describe() for line in _planned(election).lines]
+    planned = _planned(election)
+    ledger = [line.describe(planned.unit or "unit") for line in planned.lines]
     agreed: list[Block] = [Facts(facts | ({"Ledger": ledger} if ledger else {}))]
     text = "All parties and the server hold the same election if they see the same digest (oneballot check)."
     page = render(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..election.targets import Target
+from ..election.targets import Scorer, Target
 from ..errors import WillNotWork
 from ..types import Array
 from .bootstrap import RESAMPLES, bootstrap, interval
@@ -108,6 +108,15 @@ def evaluate(target: Target, predictions: Array, y: Array, *, resamples: int = R
 def summarize(target: Target, predictions: Array, y: Array) -> Metrics:
     """The metrics of the whole model only: without classes, confusion matrix and intervals."""
     return Metrics(target, len(y), target.summarize(predictions, y))
+
+
+def judged_scorer(target: Target, predictions: Array, y: Array) -> Scorer:
+    """The target's metrics under weights of the rows, and the mean row score if models are compared by it alone."""
+    scorer, name = target.scorer(predictions, y), target.row_metric
+    if name in target.metrics or name not in target.judged():
+        return scorer
+    rows = target.row_scores(predictions, y)
+    return lambda weights: {**scorer(weights), name: rows @ weights / weights.sum(axis=0)}
 
 
 def mean(metrics: Sequence[Metrics]) -> Metrics:

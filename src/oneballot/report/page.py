@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z]+(-[a-z]+)*")
-_NUMBER = re.compile(r"[-+–—~<>≥≤±]?\s?\d[\d,.  ]*\s?(%|[kMG]?B|bytes|ms|s|min|h)?( ?(±|to) .*)?")
+_CODE = re.compile(r"`([^`]+)`")
+_NUMBER = re.compile(r"(about |[-+–—~<>≥≤±])?\s?\d[\d,.  ]*\s?(%|[kMG]?B|bytes|ms|s|min|h)?( ?(±|to) .*)?")
 
 GENERATOR = b'<meta name="generator" content="OneBallot">'
 """In the head of every page, so that only pages are overwritten by pages."""
@@ -203,10 +204,11 @@ def check_destination(path: Path, inputs: Sequence[Path | None] = ()) -> None:
 
 
 def _keep_options(text: object) -> Markup:
-    """Text whose command-line options, such as --min-count, are not broken at their hyphens."""
+    """Text whose command-line options, such as --min-count, are not broken at their hyphens; `code` looks like code."""
     from markupsafe import Markup, escape
 
-    return Markup(_OPTION.sub(r'<span class="whole">\g<0></span>', str(escape(text))))
+    unbroken = _OPTION.sub(r'<span class="whole">\g<0></span>', str(escape(text)))
+    return Markup(_CODE.sub(r"<code>\1</code>", unbroken))
 
 
 @functools.cache

@@ -42,6 +42,16 @@ def print_lines(lines: Iterable[object]) -> None:
         print(printable_lines(line))
 
 
+def print_facts(facts: Mapping[str, object], width: int = 12) -> None:
+    """Print names and values, aligned at the colon. A list has one line each; an empty list is left out.
+
+    width: of the names.
+    """
+    for name, value in facts.items():
+        for i, line in enumerate(value if isinstance(value, list) else [value]):
+            print_lines([f"{name:>{width}}: {line}" if not i else f"{'':>{width}}  {line}"])
+
+
 def size(count: int) -> str:
     """A number of bytes in a readable unit."""
     return (

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..interfaces import Work
+from ..interfaces import Learner, Work
 from ..sparse import is_sparse, rows_for
 from ..types import Fit, Stack, Task
 from .join import join_rows
@@ -44,10 +44,22 @@ def group_key(request: Fit | Work, learner: Any) -> GroupKey:
     return GroupKey(Fit, learner, (*rows, request.classes, request.keep))
 
 
+class WrongNumber(TypeError):
+    """A learner or a work returned more or fewer answers than there were requests."""
+
+
+def describe_group(request: Fit | Work, learner: Any) -> str:
+    """What requests of a group are called in messages."""
+    kind = "Fit" if isinstance(request, Fit) else type(request).__name__
+    return f"{kind} requests for the {request.role} learner ({_name(learner)})"
+
+
 def answer_group(learner: Any, requests: Sequence[Any], names: Sequence[str]) -> Sequence[Any]:
     """The answer to each of these requests, which have equal keys, by one call of the learner."""
     if isinstance(requests[0], Work):
-        return requests[0].together(learner, requests)
+        answers = requests[0].together(learner, requests)
+        _check_number(f"{type(requests[0]).__name__}.together", answers, len(requests), "answers", "requests")
+        return answers
     X, where = join_rows([fit.X for fit in requests])
     tasks = [
         task.relocated(rows, _label(task, name, f"{fit.role} {i}"))
@@ -55,10 +67,24 @@ def answer_group(learner: Any, requests: Sequence[Any], names: Sequence[str]) ->
         for i, task in enumerate(fit.tasks, start=1)
     ]
     models = learner.fit_many(rows_for(learner, X), tasks, requests[0].classes, keep=requests[0].keep)
+    _check_number(f"fit_many of the learner {_name(learner)}", models, len(tasks), "models", "tasks")
     ends = [0]
     for fit in requests:
         ends.append(ends[-1] + len(fit.tasks))
     return [models[a:b] for a, b in pairwise(ends)]
+
+
+def _check_number(called: str, answers: Any, expected: int, what: str, asked: str) -> None:
+    try:
+        found = len(answers)
+    except TypeError:
+        raise WrongNumber(f"{called} returned {type(answers).__name__}; expected {expected} {what}") from None
+    if found != expected:
+        raise WrongNumber(f"{called} returned {found} {what} for {expected} {asked}")
+
+
+def _name(learner: Any) -> str:
+    return str(learner.name) if isinstance(learner, Learner) else type(learner).__name__
 
 
 def _label(task: Task, name: str, position: str) -> str:

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, TypeVar
 
 from ..interfaces import Work
-from ..types import Fit, Steps, Together
+from ..types import Ask, Fit, Steps, Together
 from .environment import limited_threads, reproducible
-from .groups import answer_group, group_key
+from .groups import WrongNumber, answer_group, describe_group, group_key
 from .progress import Watcher, current_watcher, report_progress_to
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ def run_each(jobs: Sequence[Job[Any] | Steps[Any]]) -> Iterator[tuple[int, Any]]
     scheduler = _Scheduler([_Running.root(job, i) for i, job in enumerate(jobs)])
     with limited_threads():
         try:
-            while scheduler.ready or scheduler.waiting:
+            while scheduler.ready or scheduler.waiting or scheduler.ended:
                 scheduler.advance_all()
                 while scheduler.ended:
                     yield scheduler.ended.popleft()
@@ -82,6 +82,13 @@ def _job(job: Any) -> Job[Any]:
     if isinstance(job, Job):
         return job
     return Job(job if isinstance(job, Generator) else request(job))
+
+
+def _not_a_request(request: Any, kinds: Sequence[type]) -> str:
+    if isinstance(request, Ask):
+        return "Ask is a request at the tally only: in `prepare` and `close` of a method, not in `cast`, nor by a peer"
+    expected = ", ".join(kind.__name__ for kind in kinds)
+    return f"{type(request).__name__} is not a request; yield one of {expected}"
 
 
 @dataclass(eq=False)
@@ -188,8 +195,7 @@ class _Scheduler:
             running.request = request
             self.waiting.append(running)
         else:
-            expected = ", ".join(kind.__name__ for kind in (*GROUPS, Together, *answers))
-            self._throw(running, TypeError(f"{type(request).__name__} is not a request; yield one of {expected}"))
+            self._throw(running, TypeError(_not_a_request(request, (*GROUPS, Together, *answers))))
 
     def _reply(self, running: _Running, answer: Any) -> None:
         running.answer = answer
@@ -239,20 +245,30 @@ class _Scheduler:
 
     def _answer(self, members: Sequence[_Running]) -> bool:
         """Answer a group; whether that worked. If a group fails, each is answered alone, to find the job at fault."""
+        learner, named = members[0].learner(members[0].request.role), [m.job.name or "" for m in members]
         try:
             with reproducible(f"{members[0].identity} {members[0].step} answer"):
-                learner, named = members[0].learner(members[0].request.role), [m.job.name or "" for m in members]
                 answers = answer_group(learner, [running.request for running in members], named)
+        except WrongNumber as error:  # a mistake in the code, so that answers one by one are not to be trusted either
+            for running in members:
+                self._fail_at_once(running, WrongNumber(str(error)))
+            return False
         except Exception as error:
             if len(members) == 1:
-                members[0].error = error
-                self._advance(members[0])  # at once: if others end with it, they need not be answered
+                self._fail_at_once(members[0], error)
                 return False
             worked = [self._answer([running]) for running in members if running.open]
             if all(worked):
-                text = f"{len(members)} requests could not be answered together, only one by one: {error!r}"
+                what = describe_group(members[0].request, learner)
+                text = f"{len(members)} {what} could not be answered together, only one by one: {error!r}"
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
             return False
         for running, answer in zip(members, answers, strict=True):
             self._reply(running, answer)
         return True
+
+    def _fail_at_once(self, running: _Running, error: Exception) -> None:
+        """Throw an error into a job, and advance it: if others end with it, they need not be answered."""
+        if running.open:
+            running.error = error
+            self._advance(running)

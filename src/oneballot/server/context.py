@@ -8,8 +8,10 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ..election.checks import learner_of
 from ..election.election import Election
 from ..errors import OneBallotWarning
+from ..interfaces import Learner
 from ..party.context import PartyContext
 from ..privacy.charges import Charges
 from ..privacy.ledger import Ledger
@@ -74,10 +76,14 @@ class TallyContext(PartyContext):
     def job(self, function: Callable[..., Any], *arguments: Any) -> Job[Any]:
         """A call that uses this context, such as a method's `close`, with the election's learners and this sandbox."""
         answers = {Ask: lambda asked: self.ask(asked.blob, asked.X, classes=asked.classes)}
-        return Job(steps_of(function, *arguments), self.election.learner_of, "", self.election.digest, answers)
+        return Job(steps_of(function, *arguments), self._learner, "", self.election.digest, answers)
+
+    def _learner(self, role: str) -> Learner:
+        election = self.election
+        return learner_of(election.method, {each: election.learner_of(each) for each in election.roles}, role)
 
     def provides(self, role: str) -> frozenset[str]:
-        return self.election.learner_of(role).provides
+        return self._learner(role).provides
 
     def ask(self, blob: Blob, X: Array, *, classes: int, abstain: bool = False) -> Array:
         self._sandbox = self._sandbox or Sandbox(seconds=self.election.max_model_seconds)

@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import plugins
 from ..election.election import Election
+from ..errors import OneBallotError
 from ..methods._final import cross_fit
 from ..sparse import as_dense
 from ..types import Task
@@ -18,6 +19,15 @@ from .temperature import fit_temperature
 def holds_party_models(outcome: Outcome) -> bool:
     """Whether the outcome's model is made of the models that parties sent."""
     return outcome.model.model_.sandboxed
+
+
+def refuse_members(where: str) -> None:
+    """Raise OneBallotError: the parties' models would be published without having been asked for."""
+    raise OneBallotError(
+        "without public rows no single model can be distilled for --publish: it would share the parties' own models, "
+        f"which reveal who was in their data. {where} Share them with --publish-members if every party agrees, or "
+        "agree on an election with public rows (oneballot new --public FILE)."
+    )
 
 
 def distil(election: Election, outcome: Outcome) -> Outcome:

@@ -96,7 +96,7 @@ class Influence:
 def trace(count: Count, ctx: TallyContext, rows: Array | None = None) -> Influence:
     """The influence of each party on public rows, or on other rows if ballots carry models."""
     if not ctx.target.exclusive:
-        return Influence(unknown="rows have several labels each")
+        return Influence(unknown=f"the election predicts {ctx.target.phrase}")
     if len(count.by_party) > MOST_PARTIES:
         return Influence(unknown=f"it is not computed for more than {MOST_PARTIES} parties")
     with warnings.catch_warnings():

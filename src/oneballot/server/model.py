@@ -17,12 +17,13 @@ from ..election.schema import Schema
 from ..election.targets import Classes, Target
 from ..errors import DataError
 from ..interfaces import Learner, Model
+from ..models import Dumpable
 from ..sparse import as_sparse, is_sparse, predict_in_blocks, rows_for
 from ..types import Array, Blob, Task
 from .temperature import scale
 
 
-class TrainedModel(BaseEstimator):  # type: ignore[misc]
+class TrainedModel(Dumpable, BaseEstimator):  # type: ignore[misc]
     """A learner as a scikit-learn estimator, with the schema that encodes raw rows for it.
 
     `Outcome.model` is one that an election has trained, of the class that `model_class` names.

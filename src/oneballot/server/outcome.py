@@ -29,10 +29,11 @@ from ..election.targets import describe as describe_target
 from ..election.targets import read as read_target
 from ..errors import DataError, OneBallotError, Spoiled
 from ..interfaces import HasReplaceableMembers
+from ..models import Dumpable
 from ..notebook import Shown
 from ..privacy.ledger import Ledger
 from ..runtime.files import lock_folder
-from ..types import Array, Class, Count
+from ..types import Array, Blob, Class, Count
 from .count_file import pack_count, unflatten
 from .documents import write_documents
 from .documents.facts import ModelFile
@@ -77,7 +78,7 @@ class LabelledRows:
 
 
 @dataclass(frozen=True)
-class Outcome(Shown):
+class Outcome(Dumpable, Shown):
     """What a tally returns, saves and loads."""
 
     model: TrainedModel
@@ -106,6 +107,10 @@ class Outcome(Shown):
     def bytes(self) -> int:
         """The size of all ballots."""
         return sum(ballot.bytes for ballot in self.voted.values())
+
+    def dump(self) -> Blob:
+        """The serialized final model."""
+        return self.model.dump()
 
     def summary(self) -> dict[str, Any]:
         """Which ballots were counted, abstained, spoiled or left out, as plain values."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..ballot.encryption import check_server_key
 from ..election.checks import check_quorum
+from ..election.defaults import main_role
 from ..election.election import Election
 from ..election.names import check_party_name
 from ..errors import ElectionError, WillNotWork
@@ -120,12 +121,15 @@ def open_context(election: Election, options: Options, previous: Outcome | None)
 def close(election: Election, counter: BallotCounter, ctx: TallyContext) -> Steps[Outcome]:
     """The outcome of a finished count."""
     election.warn_if_hopeless(counter.votes())
-    if election.method.risk and counter.votes() >= ENOUGH_PARTIES:
-        ctx.warn(election.method.risk)
+    if (risk := election.method.risk_in(election)) and counter.votes() >= ENOUGH_PARTIES:
+        ctx.warn(risk)
     (model,) = yield Together([ctx.job(election.method.close, counter.count, ctx)])
-    if not hasattr(model, "predict_proba"):
+    if not isinstance(model, Model):
         kind = type(model).__name__
-        raise TypeError(f"`close` of the method {election.method.name} returned {kind}; return a Model")
+        raise TypeError(
+            f"`close` of the method {election.method.name} returned {kind}; return an interfaces.Model, such as "
+            "one that a Fit has trained"
+        )
     temperature = _temperature(ctx)
     verdict = judge(model, counter.count, ctx)
     outcome = _outcome(election, attach_sandbox(model), counter, ctx, verdict, temperature)
@@ -194,7 +198,8 @@ def _outcome(
     from .model import model_class
 
     shape = election.shape or model.shape  # ballots of an open ensemble may state it
-    final = model_class(election.target)(election.learner_of("final"), ctx.shared_seed("final"), election.schema)
+    learner = election.learner_of(main_role(election.roles))
+    final = model_class(election.target)(learner, ctx.shared_seed("final"), election.schema)
     return Outcome(
         model=final.trained(
             model, election.target, shape, election.row_dtype, sparse=election.sparse, temperature=temperature

@@ -1,19 +1,20 @@
 """Judge a final model without labels: what it predicts for public rows, and how far its members agree.
 
 A model that predicts one class for nearly every public row, or never predicts a class that the parties have, has
-collapsed. This is a warning (`CollapsedModel`), since such a model looks like any other until someone tests it.
+collapsed. This is a warning (`CollapsedModel`), since such a model looks like any other until someone tests it. Where
+public rows cannot show it and nearly all rows of the parties are of one class, there is a warning that it may have.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from ..errors import CollapsedModel, OneBallotError
+from ..errors import CollapsedModel, OneBallotError, WillNotWork
 from ..interfaces import HasMembers, Model
 from ..types import Array, Count
 from .context import TallyContext
@@ -71,6 +72,23 @@ class Verdict:
             reasons.append(f"it never predicts {shares}")
         return reasons
 
+    def doubt(self) -> str:
+        """The sentence to show if nearly all rows of the parties have one class, and no public row shows that the model
+        knows the others; empty otherwise."""
+        top = max(self.parties, key=lambda name: self.parties[name], default="")
+        if not self.exclusive or not top or self.parties[top] <= DOMINANT or self.collapsed:
+            return ""
+        rare = [name for name, share in self.parties.items() if share and name != top]
+        if not rare or (self.rows and not set(rare) & set(self.never)):
+            return ""
+        share = f"{100 * self.parties[top]:.1f} %"
+        return (
+            f"{share} of the parties' rows are of class {top}: a model that always predicts {top} is right for {share} "
+            f"of such rows, and nothing here shows that this one recognises {', '.join(rare[:8])}. Test it on labelled "
+            "rows (`oneballot evaluate`) before you use it, and look at AUC, balanced accuracy and the recall of each "
+            "class, not at accuracy"
+        )
+
     def warning(self) -> str:
         """The sentence to show if the model has collapsed; empty if it has not."""
         if not self.collapsed:
@@ -120,41 +138,47 @@ class Verdict:
 
 
 def judge(model: Model, count: Count, ctx: TallyContext) -> Verdict:
-    """The verdict on a final model. Issues a CollapsedModel warning if it has collapsed.
+    """The verdict on a final model. Issues a CollapsedModel warning if it has collapsed, and another if it may have.
 
     At L1 the ballots hold votes without noise, so only the model's predictions are used.
     """
+    verdict = _judge(model, count, ctx)
+    if text := verdict.warning():
+        warnings.warn(text, CollapsedModel, stacklevel=4)
+    elif text := verdict.doubt():
+        warnings.warn(text, WillNotWork, stacklevel=4)
+    return verdict
+
+
+def _judge(model: Model, count: Count, ctx: TallyContext) -> Verdict:
     names, target = [str(name) for name in ctx.classes], ctx.target
     counts = None if ctx.level == "L1" else class_counts(count, len(names))
     parties = {} if counts is None or not counts.sum() else dict(zip(names, _shares(counts), strict=True))
+    unknown = Verdict(0, parties=parties, exclusive=target.exclusive)
     if ctx.public is None or not len(ctx.public):
-        return Verdict(0, parties=parties, exclusive=target.exclusive)
+        return unknown
     order = np.random.default_rng(ctx.shared_seed("verdict")).permutation(len(ctx.public))
     rows = ctx.public[order[:MOST_ROWS]]
     try:
         probabilities = model.predict_proba(rows)
     except OneBallotError as error:
-        warnings.warn(f"the final model predicts nothing: {error}", CollapsedModel, stacklevel=4)
-        return Verdict(0, parties=parties, exclusive=target.exclusive)
+        warnings.warn(f"the final model predicts nothing: {error}", CollapsedModel, stacklevel=5)
+        return unknown
     if (predicted := target.shares(probabilities)) is None:
-        return Verdict(0, parties=parties, exclusive=target.exclusive)
+        return unknown
     tell = target.exclusive and ctx.level != "L1"
     agreement = _agreement_of_votes(count, len(names)) if tell else None
     members, effective = None, None
     if isinstance(model, HasMembers) and tell:
         agreement, members, effective = _judge_members(model, rows[:MEMBER_ROWS], probabilities[:MEMBER_ROWS])
-    verdict = Verdict(
-        len(rows),
-        dict(zip(names, predicted.tolist(), strict=True)),
-        parties,
-        agreement,
-        members,
-        effective,
-        target.exclusive,
+    return replace(
+        unknown,
+        rows=len(rows),
+        predicted=dict(zip(names, predicted.tolist(), strict=True)),
+        agreement=agreement,
+        members=members,
+        effective_members=effective,
     )
-    if text := verdict.warning():
-        warnings.warn(text, CollapsedModel, stacklevel=4)
-    return verdict
 
 
 def class_counts(count: Count, classes: int) -> Array | None:

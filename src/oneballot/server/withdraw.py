@@ -22,7 +22,7 @@ from .count import BallotCounter
 from .outcome import CountedBallot, Outcome
 from .prefetch import InMemory, Prefetcher, Source
 from .tally import Options, close, open_context
-from .two_tallies.leave import explain_withdrawal
+from .two_tallies.leave import Places, explain_withdrawal
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -61,14 +61,17 @@ def withdraw_files(
     again: bool = False,
     over_budget: bool = False,
     key: X25519PrivateKey | None = None,
+    places: Places | None = None,
 ) -> Outcome:
     """Withdraw a party from the outcome in a folder, record it in the log, and write the new outcome there or to `out`.
 
     The party's ballot, if it is needed, is in the box or in a file of its own. At L1 `again` confirms a further tally.
+    places: the names in the commands that the servers of two tallies run instead.
     """
     outcome, target = Outcome.load(folder), folder if out is None else out
     log.prepare(target)
     before = check_party(outcome, party, str(folder))
+    _check_election(election, outcome, party, places)
     record = beside / "tallies.json" if election.level == "L1" else None
     if record is not None:
         _confirm(election, Charges(election.digest, record).draws, again, over_budget)
@@ -96,17 +99,22 @@ def check_party(outcome: Outcome, party: str, where: str) -> CountedBallot:
     return outcome.voted[party]
 
 
-def _withdraw(election: Election, party: str, source: Source, options: Options) -> Steps[Outcome]:
-    outcome = options.previous
-    assert outcome is not None
+def _check_election(election: Election, outcome: Outcome, party: str, places: Places | None = None) -> None:
+    """Raise ElectionError if the outcome is of another election, or if only two servers can leave the party out."""
     if outcome.election != election.digest:
         raise ElectionError(
             f"this is the outcome of another election, or the election has changed since: its digest is "
             f"{election.digest[:12]}, but the outcome was tallied with {outcome.election[:12]}"
         )
-    before = check_party(outcome, party, "the outcome")
     if election.tallies is not None:
-        raise ElectionError(explain_withdrawal(election, outcome, party))
+        raise ElectionError(explain_withdrawal(election, outcome, party, places))
+
+
+def _withdraw(election: Election, party: str, source: Source, options: Options) -> Steps[Outcome]:
+    outcome = options.previous
+    assert outcome is not None
+    before = check_party(outcome, party, "the outcome")
+    _check_election(election, outcome, party)
     kept = {name: each for name, each in outcome.voted.items() if name != party}
     withdrawn = tuple(sorted({*outcome.withdrawn, party}))
     with open_context(election, options, outcome) as ctx:

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 
 from .. import plugins
 from ..errors import OneBallotError, Spoiled
+from ..fleet.learner import NetworkLearner
 from ..interfaces import Learner
 from ..runtime.progress import report_progress_to
 from ..sparse import as_sparse
@@ -47,6 +48,11 @@ def check_declarations(case: LearnerCase) -> Iterator[str]:
         yield f"`provides` has {', '.join(unknown)}; expected some of {expected}."
     if "probabilities" not in case.learner.provides:
         yield '`provides` has no "probabilities": no built-in method can use the learner.'
+    if "gradients" in case.learner.provides and not isinstance(case.learner, NetworkLearner):
+        yield (
+            '`provides` has "gradients", but the class is no subclass of `oneballot.fleet.learner.NetworkLearner`, '
+            "whose networks methods use."
+        )
     yield from check_settings(case.learner)
     case.learner.check()
     case.learner.check_rows(case.X[:0])

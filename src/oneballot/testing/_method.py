@@ -78,6 +78,7 @@ def check_parties(case: MethodCase) -> Iterator[str]:
     """A party with one class, without a class, with one row or with none casts a ballot, or abstains with a reason."""
     for party, data in case.parties.items():
         before = data.X.tobytes(), data.y.tobytes()
+        public = None if case.agreed.public is None else case.agreed.public.copy()
         try:
             ballot = case.cast(party)
         except Exception as error:
@@ -93,6 +94,9 @@ def check_parties(case: MethodCase) -> Iterator[str]:
             yield f'A party of the kind "{party}" abstains without a reason. Raise Abstain("why").'
         if before != (data.X.tobytes(), data.y.tobytes()):
             yield "`cast` changes the party's rows or labels in place. Work on a copy."
+        if public is not None and case.agreed.public is not None and not same(public, case.agreed.public):
+            yield "`cast` changes the public rows in place. All parties and the tally share them: work on a copy."
+            case.agreed.public[...] = public
 
 
 def check_outcome(case: MethodCase) -> Iterator[str]:

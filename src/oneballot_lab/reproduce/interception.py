@@ -16,8 +16,7 @@ from torch import Tensor
 from oneballot.fleet import draws
 from oneballot.fleet.models.inputs import as_tensor
 from oneballot.fleet.models.network import Network
-from oneballot.fleet.train.devices import find_device, one_thread, precision
-from oneballot.fleet.train.recipe import Recipe
+from oneballot.fleet.train.devices import find_device, one_thread, set_precision
 from oneballot.methods.dosfl.distillation import DistilledData
 from oneballot.methods.dosfl.initialization import RULES, draw_initial_weights
 from oneballot.methods.dosfl.stacked import StackedNetwork
@@ -43,7 +42,7 @@ def accuracies(
     All lists have the same length.
     """
     place = find_device(device)
-    with precision(Recipe(), place), one_thread():
+    with set_precision("float32", place), one_thread():
         net = StackedNetwork(network, place)
         parties = [DistilledSteps.stack([one[k] for one in distilled], place) for k in range(len(distilled[0]))]
         weights = train_merged(net, net.stack(starts), parties, epochs, merging)

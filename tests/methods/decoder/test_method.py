@@ -106,7 +106,7 @@ def works(count: int) -> list[TrainWork]:
 
 
 def test_decoders_that_are_trained_as_one_wave_are_those_that_are_trained_alone() -> None:
-    alone, steps, reports = train(works(3)), train_wave(works(3), torch.device("cpu")), 0
+    alone, steps, reports = train(works(3), torch.device("cpu")), train_wave(works(3), torch.device("cpu")), 0
     while True:
         try:
             reports += next(steps)
@@ -122,7 +122,7 @@ def test_decoders_that_are_trained_as_one_wave_are_those_that_are_trained_alone(
 def test_a_training_reports_progress_in_twentieths() -> None:
     seen: list[tuple[str, int, int]] = []
     with report_progress_to(lambda *args: seen.append(args)):
-        train(works(2))
+        train(works(2), torch.device("cpu"))
     assert seen[0] == ("training 2 decoders", 0, 40)
     assert seen[-1] == ("training 2 decoders", 40, 40)
 

@@ -14,6 +14,7 @@ from oneballot.methods.dosfl.distillation import DistilledData, Party
 from oneballot.methods.dosfl.initialization import draw_initial_weights
 from oneballot.types import Array
 
+torch.set_num_threads(1)  # as the scheduler does
 CPU, DOUBLE = torch.device("cpu"), torch.float64
 NET = built_in("mlp", {"hidden": [6]}, (4,), 3)
 SETTINGS = DOSFL(

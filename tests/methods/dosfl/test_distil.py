@@ -151,9 +151,9 @@ def test_on_a_cpu_a_partys_result_does_not_depend_on_other_parties(enough: float
     monkeypatch.setattr(distil_module, "PROCESSES_PAY_OFF", enough)
     parties = [party(np.arange(30), 1), party(np.arange(30, 90), 2), party(np.arange(90, 93), 3)]
     monkeypatch.setenv("ONEBALLOT_WORKERS", "2")
-    together = distil(NET, X, parties, 3, device="cpu")
+    together = distil(NET, X, parties, 3, CPU)
     for one, mine in zip(parties, together, strict=True):
-        (alone,) = distil(NET, X, [one], 3, device="cpu")
+        (alone,) = distil(NET, X, [one], 3, CPU)
         assert all(np.array_equal(a, b) for a, b in zip(vars(mine).values(), vars(alone).values(), strict=True))
 
 
@@ -162,13 +162,13 @@ def test_rows_of_any_numeric_type_can_be_distilled(dtype: type) -> None:
     rows = np.arange(60).reshape(15, 4).astype(dtype)
     one = party(np.arange(15), 1, replace(SETTINGS, local_epochs=1))
     expected = rows / 255 if dtype is np.uint8 else rows
-    (mine,), (theirs,) = (distil(NET, x, [one], 3, device="cpu") for x in (rows, expected.astype(np.float32)))
+    (mine,), (theirs,) = (distil(NET, x, [one], 3, CPU) for x in (rows, expected.astype(np.float32)))
     np.testing.assert_allclose(mine.inputs, theirs.inputs, rtol=1e-5, atol=1e-6)
 
 
 def test_a_network_trained_on_distilled_data_is_accurate_and_one_trained_on_noise_is_not() -> None:
     settings = replace(SETTINGS, local_epochs=30, soft_labels=True, negative_labels=True)
-    (data,) = distil(NET, X, [party(np.arange(100), 3, settings)], 3, device="cpu")
+    (data,) = distil(NET, X, [party(np.arange(100), 3, settings)], 3, CPU)
     noise = replace(data, inputs=RNG.normal(size=data.inputs.shape).astype(np.float32))
     trained, blind = accuracies(NET, [INITIAL] * 2, [[data], [noise]], settings.epochs, X[100:], Y[100:], device="cpu")
     assert trained > 0.8 > 0.6 > blind
@@ -215,7 +215,7 @@ def test_the_share_of_skipped_batches_is_reported() -> None:
     far[:20] = 1e30
     settings = replace(SETTINGS, local_batch=20)
     parties = [party(rows, 1, settings) for rows in (np.arange(40, 80), np.arange(40), np.arange(20))]
-    none, half, all_ = (data.skipped for data in distil(NET, far, parties, 3, device="cpu"))
+    none, half, all_ = (data.skipped for data in distil(NET, far, parties, 3, CPU))
     assert none == 0 < half <= 1 == all_
 
 
@@ -246,7 +246,7 @@ def test_shared_initial_data_do_not_depend_on_a_partys_rows() -> None:
 
 def test_parties_without_rows_and_networks_that_cannot_be_distilled_are_refused() -> None:
     with pytest.raises(DataError, match="has 0 rows"):
-        distil(NET, X, [party(np.arange(0), 1)], 3, device="cpu")
+        distil(NET, X, [party(np.arange(0), 1)], 3, CPU)
     with pytest.raises(ElectionError, match="batch normalisation"):
         StackedNetwork(built_in("resnet8", {"width": 2}, (1, 8, 8), 3), CPU)
     with pytest.raises(ElectionError, match='embedding = "frozen"'):

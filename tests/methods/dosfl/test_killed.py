@@ -16,6 +16,7 @@ pytest.importorskip("torch")
 
 LONG = """
 import numpy as np
+import torch
 import oneballot.methods.dosfl.distil as distilling
 from oneballot import DOSFL
 from oneballot.fleet.models.network import built_in
@@ -27,7 +28,7 @@ if __name__ == "__main__":
     net, settings = built_in("mlp", {"hidden": [6]}, (4,), 3), DOSFL(steps=3, batch=3, local_epochs=10**5)
     initial, y = draw_initial_weights(net, "xavier-uniform", 1), np.arange(30) % 3
     parties = [Party(np.arange(30), y, initial, seed, settings) for seed in range(2)]
-    distilling.distil(net, np.ones((30, 4), np.float32), parties, 3, device="cpu")
+    distilling.distil(net, np.ones((30, 4), np.float32), parties, 3, torch.device("cpu"))
 """
 
 

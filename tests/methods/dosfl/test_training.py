@@ -30,11 +30,11 @@ MERGING: list[Any] = ["interleaved", "averaged", "weights"]
 
 @pytest.fixture(scope="module")
 def two() -> list[DistilledData]:
-    return distil(NET, X, [party(np.arange(20), 1), party(np.arange(20, 60), 2)], 3, device="cpu")
+    return distil(NET, X, [party(np.arange(20), 1), party(np.arange(20, 60), 2)], 3, CPU)
 
 
 def train_on(parties: Sequence[DistilledData], merging: Any = "interleaved") -> TrainingResult:
-    return train_network(NET, INITIAL, parties, 2, merging, "cpu")
+    return train_network(NET, INITIAL, parties, 2, merging, CPU)
 
 
 def test_interleaved_training_takes_one_sgd_step_of_each_party_in_turn(two: list[DistilledData]) -> None:
@@ -86,7 +86,7 @@ def test_the_party_whose_step_diverges_is_named(two: list[DistilledData], mergin
 
 @pytest.mark.parametrize("merging", MERGING)
 def test_stacked_models_are_as_accurate_as_each_alone(merging: Any) -> None:
-    data = distil(NET, X, VARIED[:4], 3, device="cpu")
+    data = distil(NET, X, VARIED[:4], 3, CPU)
     initial, lists = [one.initial for one in VARIED[:3]], [data[:2], data[1:3], data[2:]]
 
     def test(which: slice) -> Any:
@@ -98,7 +98,9 @@ def test_stacked_models_are_as_accurate_as_each_alone(merging: Any) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("merging", MERGING)
 def test_on_a_gpu_the_weights_equal_those_on_a_cpu(two: list[DistilledData], merging: Any) -> None:
-    mine, theirs = (train_network(NET, INITIAL, two, 2, merging, where).weights for where in ("cuda", "cpu"))
+    mine, theirs = (
+        train_network(NET, INITIAL, two, 2, merging, torch.device(where)).weights for where in ("cuda", "cpu")
+    )
     for name, value in theirs.items():
         np.testing.assert_allclose(mine[name], value, rtol=1e-3, atol=1e-4)
 
@@ -106,7 +108,7 @@ def test_on_a_gpu_the_weights_equal_those_on_a_cpu(two: list[DistilledData], mer
 def test_an_eavesdropper_with_other_initial_weights_is_less_accurate() -> None:
     settings = replace(SETTINGS, local_epochs=30)
     parties = [party(np.arange(50), 3, settings), party(np.arange(50, 100), 4, settings)]
-    data = distil(NET, X, parties, 3, device="cpu")
+    data = distil(NET, X, parties, 3, CPU)
     (known,) = accuracies(NET, [INITIAL], [data], settings.epochs, X[100:], Y[100:], device="cpu")
     guessed = guess_weights(NET, data, settings.epochs, [11, 12], X[100:], Y[100:], device="cpu")
     assert list(guessed) == list(RULES)

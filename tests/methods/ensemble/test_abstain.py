@@ -22,6 +22,7 @@ from oneballot.formats.forest import as_forest
 from oneballot.formats.kernel import KernelModel
 from oneballot.formats.safetensors import ConstantModel
 from oneballot.formats.skops import SklearnModel
+from oneballot.influence import MOST_SHARE
 from oneballot.methods.ensemble.average import EnsembleModel
 from oneballot.methods.ensemble.open_model import OpenEnsemble
 from oneballot.models import or_abstain
@@ -72,7 +73,7 @@ def opened(members: list[Any], sandbox: Sandbox, claims: list[Any] | None = None
     claims = claims or [ConstantModel(np.array([0.5, 0.5])).dump()] * count
     names, rows = [f"{i:02x}" * 8 for i in range(count)], np.full(count, 10.0)
     return OpenEnsemble(
-        members, claims, rows, np.ones(count), names, 2, (3,), power=1.5, floor=0.05, capped=True, ask=sandbox.ask
+        members, claims, rows, np.ones(count), names, 2, (3,), power=1.5, floor=0.05, cap=MOST_SHARE, ask=sandbox.ask
     )
 
 

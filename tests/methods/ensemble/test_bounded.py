@@ -14,7 +14,7 @@ from oneballot.election.advice import advise
 from oneballot.election.file import make
 from oneballot.errors import OneBallotWarning, Spoiled
 from oneballot.formats.safetensors import ConstantModel
-from oneballot.influence import bounded_rows, most_share
+from oneballot.influence import LOOSE_SHARE, MOST_SHARE, bounded_rows, most_share
 from oneballot.methods.ensemble.claims import NAMES
 from oneballot.methods.ensemble.format import EnsembleFormat
 from oneballot.methods.ensemble.open_count import needed_rows
@@ -22,7 +22,7 @@ from oneballot.methods.ensemble.open_model import OpenEnsemble
 from oneballot.methods.ensemble.plain import bounded_counts, class_weights
 from oneballot.party.cast import cast_together
 from oneballot.simulation import divide
-from oneballot.types import Blob
+from oneballot.types import Blob, Data
 
 X = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
 FEW_TREES = {
@@ -35,46 +35,58 @@ def constant(*values: float) -> Blob:
     return ConstantModel(np.array(values)).dump()
 
 
-def six_members(capped: bool = True, liars: int = 1, claim: float = 0.95) -> OpenEnsemble:
+def six_members(cap: float = MOST_SHARE, liars: int = 1, claim: float = 0.95) -> OpenEnsemble:
     """Liars are certain of class 1 and claim every row; the others are nearly certain of class 0."""
     models = [constant(0, 1)] * liars + [constant(0.9, 0.1)] * (6 - liars)
     claims = [constant(1 - claim, claim)] * liars + [constant(0.5, 0.5)] * (6 - liars)
     names = [f"{i:02x}" * 8 for i in range(6)]
-    return OpenEnsemble(
-        models, claims, np.full(6, 100.0), np.ones(6), names, 2, (3,), power=1.5, floor=0.05, capped=capped
-    )
+    return OpenEnsemble(models, claims, np.full(6, 100.0), np.ones(6), names, 2, (3,), power=1.5, floor=0.05, cap=cap)
 
 
 def test_a_member_that_claims_every_row_has_at_most_its_share() -> None:
-    claimed, capped = (six_members(c).member_weights(X) for c in (False, True))
+    claimed, capped = (six_members(cap).member_weights(X) for cap in (0.0, MOST_SHARE))
     assert claimed[0, 0] / claimed[0].sum() > 0.75
     assert (capped[:, 0] / capped.sum(axis=1)).max() <= most_share(6) + 1e-9
-    assert (six_members(capped=False).predict_proba(X)[:, 1] > 0.75).all()
+    assert (six_members(0.0).predict_proba(X)[:, 1] > 0.75).all()
     assert (six_members().predict_proba(X)[:, 1] < 0.3).all()
+
+
+def test_without_public_rows_the_cap_is_looser(digits) -> None:
+    held = Data(digits.X, digits.y)
+    caps = []
+    for public in (digits.public, None):
+        election = ob.Election(classes=range(10), public=public, learners=FEW_TREES)
+        ballots = cast_together(election, divide(held, 8, "dirichlet:0.5", seed=3))
+        model = ob.tally(election, ballots).model.model_
+        caps.append(model.cap)
+        weights = model.member_weights(digits.X_test)
+        shares = weights.max(axis=1) / weights.sum(axis=1)
+        assert np.isclose(shares, model.cap).sum() > 3  # on the other rows it gives way, or nothing exceeds it
+    assert caps == [MOST_SHARE, LOOSE_SHARE]
 
 
 def test_two_of_six_that_claim_every_row_do_not_win_it() -> None:
     assert (six_members(liars=2).predict_proba(X)[:, 0] > 0.4).all()
-    assert (six_members(capped=False, liars=2).predict_proba(X)[:, 0] < 0.1).all()
+    assert (six_members(0.0, liars=2).predict_proba(X)[:, 0] < 0.1).all()
 
 
-def test_the_file_says_whether_the_cap_applies() -> None:
-    for capped in (True, False):
-        blob = six_members(capped).dump()
+def test_the_file_says_which_cap_applies() -> None:
+    for cap in (MOST_SHARE, LOOSE_SHARE, 0.0):
+        blob = six_members(cap).dump()
         EnsembleFormat.check(blob.data, classes=2, features=3)
         loaded = EnsembleFormat.load(blob.data, classes=2)
         assert isinstance(loaded, OpenEnsemble)
-        assert loaded.capped is capped
-        np.testing.assert_array_equal(loaded.predict_proba(X), six_members(capped).predict_proba(X))
+        assert loaded.cap == cap
+        np.testing.assert_array_equal(loaded.predict_proba(X), six_members(cap).predict_proba(X))
         kept = loaded.only(np.arange(5))
-        assert kept.capped is capped
+        assert kept.cap == cap
 
 
 def test_a_file_of_an_older_version_predicts_as_before() -> None:
     """Its array `power` has two numbers."""
     from safetensors.numpy import load
 
-    assert load(six_members(capped=False).dump().data)["power"].tolist() == [1.5, 0.05]
+    assert load(six_members(0.0).dump().data)["power"].tolist() == [1.5, 0.05]
     assert len(load(six_members().dump().data)["power"]) == 3
 
 
@@ -82,7 +94,7 @@ def test_another_kind_of_cap_is_refused() -> None:
     from safetensors.numpy import load, save
 
     arrays = load(six_members().dump().data) | {"power": np.array([1.5, 0.05, 2.0])}
-    with pytest.raises(Spoiled, match=r"the cap is 2\.0; expected 1\.0"):
+    with pytest.raises(Spoiled, match=r"the cap is 2\.0; expected one of"):
         EnsembleFormat.check(save(arrays, metadata={"formats": '["safetensors"]'}), classes=2, features=3)
 
 

@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from scipy.stats import chi2
 from sklearn.datasets import load_digits
 
 import oneballot as ob
+from oneballot.ballot.keys import public_text
 from oneballot.ballot.seal import seal
+from oneballot.election.advice import advise
 from oneballot.election.template import draft, section
 from oneballot.errors import ElectionError
 from oneballot.methods.neighbours.settings import PARTY
@@ -260,6 +263,17 @@ class TestAPartyThatLies:
     def test_the_risk_is_stated_where_parties_are_believed(self) -> None:
         assert "can decide alone" in ob.Neighbours(influence="claimed").risk
         assert not ob.Neighbours().risk
+
+    @pytest.mark.parametrize("method", [ob.Neighbours(influence="claimed"), ob.Analytic(influence="claimed")])
+    def test_the_risk_names_only_what_this_election_can_set(self, method) -> None:
+        """influence = "bounded" is for L0 with one tally."""
+        keys = {side: public_text(X25519PrivateKey.generate()) for side in "ab"}
+        for settings, may_bound in (({}, True), ({"privacy": ob.L2(1.0)}, False), ({"tallies": keys}, False)):
+            agreed = ob.Election(classes=(0, 1), public=X[:60], method=method, **settings)
+            (sentence,) = (each for each in advise(agreed, 10) if "can decide alone" in each)
+            assert ('influence = "bounded" prevents it' in sentence) == may_bound
+            assert ("Set most_rows to what a party may really have" in sentence) == (not may_bound)
+            assert "At L0" not in sentence
 
 
 def test_opinions_name_what_each_party_changes() -> None:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 import subprocess
 from html import unescape
 from html.parser import HTMLParser
@@ -121,6 +122,7 @@ def test_a_dry_run_writes_planned_arrays_without_samples_or_hashes(clinic: Path)
     assert all(each["sha256"] is None and each["sample"] is None for each in record["contents"])
     assert record["contents"][0] | {"type": "int64", "shape": [3], "bytes": 24} == record["contents"][0]
     assert "This is a plan" in text
+    assert "What leaves 1 array and 3 models, size known after training" in text
     assert "Nothing has been trained or sent" in text
     assert re.search(r"seen int64 3 24 B [^.]* after training model a model", text)
     assert "Hashes Sign-off In short" in text, "the sign-off is in the list of contents"
@@ -160,6 +162,58 @@ def test_the_page_says_how_long_the_party_trained_and_the_ballot_does_not(clinic
     assert (clinic / "ballots" / "clinic-a.ballot").read_bytes() == first
 
 
+def test_a_page_of_a_ballot_that_was_cast_earlier_shows_its_rows_columns_and_learners(clinic: Path) -> None:
+    agree()
+    chosen = ("--learner", "local=sklearn:estimator=RandomForestClassifier,params.n_estimators=3")
+    cast(*chosen, "--small-counts", "suppress")  # no page was asked for
+    kept = clinic / "ballots" / "clinic-a.rows.json"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    digest = hashlib.sha256((clinic / "a.csv").read_bytes()).hexdigest()
+    Path("a.csv").write_text("another file\n")
+    cast("--dossier", "d.html", "--small-counts", "suppress")
+    text, record = read(clinic / "d.html")
+    assert record["rows"]["sha256"] == digest
+    assert record["rows"]["withheld"] == {"rare": 4}
+    assert record["rows"]["dropped"] == {"no label": 1}
+    assert sum(record["rows"]["by_class"].values()) == record["rows"]["used"] == 116
+    assert record["seconds"] > 0
+    assert record["election"]["learners"]["local"]["params"]["n_estimators"] == 3
+    assert "Columns of the file that were ignored: comment" in text
+    kept.unlink()  # as in the outbox of an older version
+    cast("--dossier", "old.html", "--small-counts", "suppress")
+    text, record = read(clinic / "old.html")
+    assert record["rows"] is None
+    assert "was not read for this page" in text
+
+
+def test_the_record_of_rows_belongs_to_one_ballot(clinic: Path) -> None:
+    agree()
+    cast("--small-counts", "allow")
+    first = (clinic / "ballots" / "clinic-a.rows.json").read_bytes()
+    Path("a.csv").write_text("\n".join(Path("a.csv").read_text().splitlines()[:100]) + "\n")
+    cast("--small-counts", "allow", "--recast")
+    assert (clinic / "ballots" / "clinic-a.1.rows.json").read_bytes() == first
+    second = json.loads((clinic / "ballots" / "clinic-a.rows.json").read_bytes())
+    assert second["in_file"] == 99
+    (clinic / "ballots" / "clinic-a.rows.json").write_bytes(first)
+    cast("--dossier", "d.html", "--small-counts", "allow")
+    assert read(clinic / "d.html")[1]["rows"] is None, "a record of another ballot is not shown"
+
+
+def test_a_small_number_of_people_is_refused_also_after_the_cast(clinic: Path) -> None:
+    lines = [line.split(",") for line in Path("a.csv").read_text().splitlines()]
+    seen = [f"p{i % 3 if row[-1] == 'rare' else i}" for i, row in enumerate(lines[1:])]
+    rows = [",".join([*row, name]) for row, name in zip(lines[1:], seen, strict=True)]
+    Path("a.csv").write_text("\n".join([",".join([*lines[0], "patient"]), *rows, *rows[:4] * 3]) + "\n")
+    public = Path("public.csv").read_text().splitlines()
+    ids = [f"{line},{'patient' if i == 0 else f'q{i}'}" for i, line in enumerate(public)]
+    Path("public.csv").write_text("\n".join(ids) + "\n")
+    agree("ensemble", "--id", "patient")
+    cast()  # 16 rows of class "rare", of 3 patients; without a page nothing is held against a limit
+    failed = cast("--dossier", "d.html", status=1)
+    assert "16 rows of class rare with 3 different IDs" in failed.output
+
+
 def test_hashes_tie_page_json_and_ballot_together(clinic: Path) -> None:
     agree()
     done = json.loads(cast("--dossier", "d.html", "--small-counts", "suppress", "--json").stdout)
@@ -197,6 +251,18 @@ def test_the_options_for_small_counts_work_without_a_page(clinic: Path) -> None:
     agree()
     assert "4 rows of class rare" in cast("--min-count", "5", status=1).output
     cast("--small-counts", "suppress")
+
+
+def test_a_cast_without_a_limit_names_the_smallest_number_that_it_states(clinic: Path) -> None:
+    agree()
+    note = "The ballot states exactly 4 rows of class rare, which could single people out. --min-count 10 refuses"
+    for more in (["--dry-run"], []):
+        assert note in " ".join(cast(*more).output.split())
+    assert "single people out" not in cast("--small-counts", "allow").output
+    agree_again = ("--method", "analytic", "--level", "L2", "--epsilon", "4", "--server-key", "none")
+    run("new", "private.toml", "--public", "public.csv", "--label", "ill", *agree_again)
+    private = ("cast", "private.toml", "--party", "clinic-a", "--data", "a.csv", "--keep", "private")
+    assert "single people out" not in run(*private, "--dry-run").output
 
 
 def test_a_model_cannot_be_checked_by_a_person_and_membership_figures_are_given(clinic: Path) -> None:
@@ -239,9 +305,56 @@ def test_every_content_has_a_meaning_and_a_sample(clinic: Path, method: str) -> 
     assert not any("not described" in each["meaning"] for each in record["contents"])
 
 
+def test_the_page_has_the_settings_of_method_and_learners(clinic: Path) -> None:
+    agree()
+    learner = ("--learner", "local=sklearn:estimator=DecisionTreeClassifier")
+    cast("--dossier", "d.html", "--small-counts", "allow", *learner)
+    text, record = read(clinic / "d.html")
+    agreed = record["election"]
+    for name, value in agreed["settings"].items():
+        assert f"{name} {value if isinstance(value, str) else json.dumps(value)}" in text
+    assert "learner of the local model estimator DecisionTreeClassifier" in text
+    assert "A party may choose others" not in text
+    run("inspect", "ballots/clinic-a.ballot", "--election", "election.toml", "--small-counts", "allow",
+        "--dossier", "i.html")  # fmt: skip
+    assert "A party may choose others" in read(clinic / "i.html")[0]
+
+
+@pytest.mark.parametrize("features", ["none", "fourier"])
+def test_sums_are_shown_by_feature_in_units_of_rows(clinic: Path, features: str) -> None:
+    agree("analytic")
+    text = Path("election.toml").read_text().replace('features = "fourier"', f'features = "{features}"')
+    Path("election.toml").write_text(text)
+    cast("--dossier", "d.html", "--small-counts", "allow")
+    contents = {each["name"]: each for each in read(clinic / "d.html")[1]["contents"]}
+    sample = contents["sums"]["sample"]
+    assert sample["header"] == ["feature", "no", "rare", "yes"]
+    names = [row[0] for row in sample["rows"]]
+    constant = float(re.search(r"divided by ([\d.]+), is the number of rows", contents["sums"]["note"])[1])
+    rows = [round(float(value) / constant) for value in sample["rows"][-1][1:]]
+    stated = {each["group"]: each["rows"] for each in read(clinic / "d.html")[1]["counts"]["stated"]}
+    assert rows == [stated["no"], stated["rare"], stated["yes"]]
+    products = contents["gram"]["sample"]
+    assert products["header"][1:] == [row[0] for row in products["rows"]][:7]
+    assert contents["sums"]["checkable"] == (features == "none")
+    if features == "none":
+        numbers, wards = ["age", "age is missing", "dose", "dose is missing"], ["north", "south", "missing"]
+        assert names == [*numbers, *(f"ward is {each}" for each in wards), "constant"]
+        election = Election.read("election.toml")
+        data, _ = read_rows(election, Path("a.csv"))
+        z = election.method.feature_map(PartyContext(election, "clinic-a"))(data.X)
+        shown = np.array([[float(value) for value in row[1:]] for row in products["rows"]])
+        assert shown == pytest.approx((z.T @ z)[:, :7], abs=0.02)  # each row is rounded to the grid
+    else:
+        assert names[0] == "Fourier feature 1"
+        assert "a person cannot judge" in contents["sums"]["note"]
+
+
 def test_at_l2_the_page_says_why_counts_are_exempt_and_what_the_audit_found(clinic: Path) -> None:
     agree("fedkt", "--level", "L2", "--epsilon", "4")
     text, record = read_after(cast("--dossier", "plain.html"), clinic / "plain.html")
+    assert "Not audited" in text
+    assert "add --audit run to the command" in text
     assert "The audit was not run" in text
     assert record["attacks"]["command"] == "oneballot audit election.toml --json > audit.json"
     assert "none of them is an exact count" in text
@@ -253,6 +366,7 @@ def test_at_l2_the_page_says_why_counts_are_exempt_and_what_the_audit_found(clin
     text, record = read_after(cast("--dossier", "d.html", "--audit", "audit.json"), clinic / "d.html")
     assert record["attacks"]["measured"] == "audit"
     assert f"{audit['with_noise']['epsilon']:.3f}" in text
+    assert "Not audited" not in text
     Path("audit.json").write_text(json.dumps(audit | {"election": "0" * 64}))
     assert "another election" in cast("--dossier", "e.html", "--audit", "audit.json", status=1).output
     assert "give --dossier" in cast("--audit", "run", status=1).output
@@ -273,7 +387,8 @@ def test_an_encrypted_ballot_is_readable_by_the_server_alone(clinic: Path) -> No
     assert record["readable_by"]["encrypted"]
     assert record["readable_by"]["key"] == public
     assert record["readable_by"]["fingerprint"] in text
-    assert "exact votes" in text
+    assert "They are protected by encryption and by trust in the server" in text
+    assert "not encrypted" not in text
     sealed = "ballots/clinic-a.ballot"
     failed = run("inspect", sealed, "--election", "election.toml", "--dossier", "i.html", status=1)
     assert "is encrypted" in failed.output
@@ -282,6 +397,16 @@ def test_an_encrypted_ballot_is_readable_by_the_server_alone(clinic: Path) -> No
     records = [read(clinic / name)[1] for name in ("d.html", "i.html", "o.html")]
     assert len({record["seals"]["ballot_digest"] for record in records}) == 1
     assert [record["stage"] for record in records] == ["sealed"] * 3
+
+
+def test_without_a_server_key_no_page_says_that_encryption_protects_the_votes(clinic: Path) -> None:
+    agree("fedkt", "--level", "L1", "--epsilon", "5", "--server-key", "none")
+    cast("--dossier", "d.html")
+    run("inspect", "ballots/clinic-a.ballot", "--dossier", "alone.html")
+    text = read(clinic / "d.html")[0]
+    assert "exact votes and is not encrypted: anyone who can read the box or has the file reads them" in text
+    for page in (text, read(clinic / "alone.html")[0]):
+        assert "protected by encryption" not in page
 
 
 def test_inspect_makes_the_same_page_from_a_ballot(clinic: Path) -> None:
@@ -385,7 +510,7 @@ def test_the_hash_of_the_file_is_that_of_the_rows_that_were_read(clinic: Path) -
     read_file = hashlib.sha256(path.read_bytes()).hexdigest()
     path.write_text("something else")
     ctx, rule = PartyContext(election, "clinic-a"), CountRule(small="allow")
-    release = sealed_release(Release(ctx, "planned", rule, rows=about), cast_data(ctx, data), data)
+    release = sealed_release(Release(ctx, "planned", rule, rows=about), cast_data(ctx, data))
     assert of_release(release, "d.html").rows.sha256 == read_file
 
 

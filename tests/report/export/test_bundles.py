@@ -81,6 +81,9 @@ def test_an_mlflow_server_on_loopback_takes_raw_columns_and_returns_labels_and_p
     about = (exported.path / "MLmodel").read_text("utf-8")
     assert "signature" in about
     assert "input_example" in about
+    assert any(column.missing for column in outcome.schema.columns), "so the rows to check have missing values"
+    for name in ("input_example.json", "serving_input_example.json"):
+        json.loads((exported.path / name).read_text("utf-8"), parse_constant=refuse_constant)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -100,6 +103,10 @@ def test_an_mlflow_server_on_loopback_takes_raw_columns_and_returns_labels_and_p
         log.close()
     assert found["prediction"].tolist() == outcome.model.predict(frame).tolist()
     assert np.allclose(found[["p_no", "p_yes"]], outcome.model.predict_proba(frame), atol=1e-5)
+
+
+def refuse_constant(name: str) -> None:
+    raise AssertionError(f"{name} is not JSON")
 
 
 def ask(port: int, question: Any, server: subprocess.Popen[Any], log: Path) -> Any:

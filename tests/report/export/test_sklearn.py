@@ -17,9 +17,11 @@ from typer.testing import CliRunner
 
 import oneballot as ob
 from oneballot.cli import app
+from oneballot.election.columns import Category
 from oneballot.errors import ExportError
+from oneballot.report.export.sklearn import _advise, _list_lost
 from oneballot.report.export.sklearn.columns import encoder
-from oneballot.report.export.sklearn.distil import LEAST_AGREEMENT
+from oneballot.report.export.sklearn.distil import LEAST_AGREEMENT, Distilled
 from oneballot.simulation import simulate_parties
 
 pd = pytest.importorskip("pandas")
@@ -134,7 +136,7 @@ def test_an_ensemble_is_distilled_and_its_agreement_on_held_out_rows_is_stated(m
 @pytest.mark.slow
 def test_a_poor_student_is_refused(make_election, parties, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["oneballot.report.export.sklearn.distil"], "DRAWN", 1000)
-    learner = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 5})
+    learner = ob.Sklearn("DecisionTreeClassifier", {"max_depth": 3})
     method, few = ob.Ensemble(), dict(list(parties.items())[:2])
     outcome = simulate_parties(make_election(method=method, learner=learner), few).outcome  # normal rows are no digits
     with pytest.raises(ExportError, match=f"below {100 * LEAST_AGREEMENT:g} %.*--to onnx.*exactly.*--data") as refused:
@@ -149,6 +151,25 @@ def test_a_poor_student_is_refused(make_election, parties, tmp_path: Path, monke
     for share in (-0.1, 1.5):
         with pytest.raises(ExportError, match="from 0 to 1"):
             ob.export(outcome, "sklearn", tmp_path / "other.skops", least_agreement=share)
+
+
+@pytest.mark.parametrize(("agreement", "suggested"), [(0.43, False), (0.7999, False), (0.8123, True)])
+def test_a_forest_that_is_often_wrong_is_not_suggested(agreement: float, suggested: bool) -> None:
+    text = _advise(Distilled(None, agreement, "rows"), given=False)
+    assert ("--least-agreement 0.81" in text) == suggested
+    assert ("--least-agreement" in text) == suggested
+    assert "`--to onnx`" in text
+
+
+@pytest.mark.parametrize("lenient", [True, False])
+def test_what_a_pipeline_lacks_follows_from_the_schema(lenient: bool) -> None:
+    schema = ob.Schema.from_frame(rows(50), "ill")
+    strict = [c.model_copy(update={"missing": False} | ({} if isinstance(c, Category) else {"outside": "error"}))
+              for c in schema.columns]  # fmt: skip
+    text = " ".join(_list_lost(schema.lenient() if lenient else schema.model_copy(update={"columns": tuple(strict)})))
+    assert ("Values outside a range are clipped" in text) != lenient
+    assert ("Missing values are refused" in text) != lenient
+    assert "The ballots, the ledger" in text
 
 
 def test_the_transformers_encode_like_the_schema() -> None:

@@ -16,11 +16,15 @@ from oneballot.ballot.keys import new_key
 from oneballot.data.read import Table
 from oneballot.errors import DataError, ElectionError, OneBallotError
 from oneballot.privacy.guarantee import LabelGuarantee
+from oneballot.report.influence import influence_lines
 from oneballot.report.outcome import parties
+from oneballot.report.outcome.benefits import BenefitFile
+from oneballot.report.outcome.comparison import ComparisonFile
 from oneballot.report.outcome.subject import Subject, assess, load
 from oneballot.report.outcome.write import check_options, render_report, secret_path, write
 from oneballot.report.text import row_count
-from oneballot.server.outcome import Outcome
+from oneballot.server.influence import Influence, Standing
+from oneballot.server.outcome import CountedBallot, Outcome
 from oneballot.server.verdict import Verdict
 
 from ..test_page import Tags
@@ -47,7 +51,7 @@ def test_a_report_with_labelled_rows_states_quality_parties_privacy_and_digests(
     for party in HOSPITALS:
         assert party in text
         assert place.outcome.voted[party].digest in text
-    assert "agrees with the outcome" in text
+    assert "rows where its model agrees" in text
     assert place.outcome.election in text
     assert "Level L0: nothing is protected" in text
     assert "Tested on labelled rows" in text
@@ -91,17 +95,46 @@ def test_each_value_of_a_column_is_tested_alone(make_place: Make) -> None:
         assess(place.outcome, place.test, ["sites"])
 
 
+def test_a_site_where_the_model_fails_is_said_first_and_nothing_is_green(make_place: Make, tmp_path: Path) -> None:
+    place, (X, y) = make_place(), draw(300, 6)
+    sites = np.array(["north", "south", "west"], dtype=object)[np.arange(300) % 3]
+    wrong = np.where((sites == "west") & (np.arange(300) % 10 > 0), 1 - y, y)
+    path = write_rows(tmp_path / "test.csv", X, wrong, site=sites.tolist())
+    text = text_of(Subject(place.outcome, place.folder, tested=assess(place.outcome, path, ["site"])))
+    assert 'class="notice good' not in text
+    first = text[text.index('class="notice') : text.index('id="what-was-decided"')]
+    assert first.startswith('class="notice bad"')
+    groups = text[text.index("Metrics by site") : text.index('id="privacy"')]
+    for part in (first, groups):
+        assert "he model is worse than always predicting the most frequent class of the group" in part
+        assert "for west" in part
+        assert "Worst: west" in part
+        assert "(more than chance explains)" in part
+
+
+def test_equally_good_sites_leave_the_box_green(make_place: Make, tmp_path: Path) -> None:
+    place, (X, y) = make_place(), draw(300, 6)
+    path = write_rows(tmp_path / "test.csv", X, y, site=["north", "south", "west"] * 100)
+    text = text_of(Subject(place.outcome, place.folder, tested=assess(place.outcome, path, ["site"])))
+    assert 'class="notice good' in text
+    assert 'class="notice bad' not in text[: text.index('id="what-was-decided"')]
+    assert "(within chance)" in text
+
+
 def test_a_small_group_is_not_counted_nor_measured(make_place: Make, tmp_path: Path) -> None:
     place, (X, y) = make_place(), draw(137, 6)
-    path = write_rows(tmp_path / "test.csv", X, y, site=["north"] * 73 + ["south"] * 57 + ["tiny"] * 7)
+    sites = ["north"] * 73 + ["south"] * 57 + ["tiny"] * 7
+    path = write_rows(tmp_path / "test.csv", X, np.where(np.array(sites) == "south", 1 - y, y), site=sites)
     text = text_of(Subject(place.outcome, place.folder, tested=assess(place.outcome, path, ["site"])))
     groups = text[text.index("Metrics by site") :]
     assert re.search(r"tiny\s*</th>\s*<td[^>]*>\s*< 10", groups)
     assert "may point at single people" in groups
     assert "site: north (about 70 rows)" in groups
+    assert text.count("on about 60 rows") == 2, "in the first box and below the table"
     by_site = groups[: groups.index('id="privacy"')]
     assert "support" not in by_site
     assert "Confusion matrix" not in by_site
+    by_site += text[: text.index('id="what-was-decided"')]
     for count in (73, 57, 7):
         assert not re.search(rf"\b{count} rows", by_site)
         assert f">{count}<" not in by_site
@@ -169,8 +202,103 @@ def test_poor_probabilities_are_said_with_what_to_compare(make_place: Make, cali
     tested = assess(place.outcome, place.test)
     poor = replace(tested, metrics=replace(tested.metrics, values={**tested.metrics.values, "ece": 0.3}))
     text = text_of(Subject(place.outcome, place.folder, tested=poor))
-    assert "The probabilities are poorly calibrated" in text
+    said = text.index("The probabilities are poorly calibrated")
+    assert said > text.index("Tested on labelled rows"), "it says nothing against labels and ranking"
+    assert ".md" not in text[: said + 1000]
     assert f"ompare with calibrate = {'false' if calibrate else 'true'} in the election" in text
+
+
+@pytest.mark.parametrize(
+    ("sure", "right", "said"),
+    [
+        (0.95, 0.6, "too sure:"),
+        (0.55, 0.9, "too unsure:"),
+        (0.8, 0.8, "too sure of some rows and too unsure of others:"),
+    ],
+)
+def test_poor_probabilities_are_said_to_be_too_high_or_too_low(
+    make_place: Make, sure: float, right: float, said: str
+) -> None:
+    place = make_place()
+    tested = assess(place.outcome, place.test)
+    chosen = np.where(np.arange(tested.rows) < right * tested.rows, tested.y, 1 - tested.y)
+    found = np.where(chosen[:, None] == [0, 1], sure, 1 - sure)
+    metrics = replace(tested.metrics, values={**tested.metrics.values, "ece": 0.3})
+    text = text_of(Subject(place.outcome, place.folder, tested=replace(tested, probabilities=found, metrics=metrics)))
+    assert f"The model is {said} its predictions have a probability of {100 * sure:.1f} % on average, and" in text
+    assert f"{100 * right:.1f} % of them are right" in text
+
+
+def test_of_ten_thousand_parties_those_with_trouble_are_on_a_page_below_a_megabyte(make_place: Make) -> None:
+    place, names = make_place(), [f"hospital-{i:05d}" for i in range(10_000)]
+    ballot = CountedBallot("x.ballot", "0" * 64, 1000)
+    voted = {name: replace(ballot, abstained="`no` rows" if i == 9_000 else None) for i, name in enumerate(names)}
+    standings = [
+        Standing(name, 0.0, 0.5, 0.1, 0.1, 0.0, "contradicts" if i == 8_000 else "") for i, name in enumerate(names)
+    ]
+    outcome = replace(
+        place.outcome,
+        voted=voted,
+        spoiled={"junk.ballot": "it is not a ballot: expected a file that `oneballot cast` wrote"},
+        influence=Influence(150, tuple(standings), {1: 0.5, 2: 0.25, 3: 0.0}),
+        count=replace(place.outcome.count, by_party={name: {"seen": np.array([70, 80])} for name in names}),
+    )
+    benefit = BenefitFile.model_validate(
+        {"election": "", "party": "p", "verdict": "better", "rows": 90, "differences": {}}
+        | {model: {"accuracy": 0.5} for model in ("own", "outcome")}
+    )
+    text = text_of(Subject(outcome, place.folder, place.election).with_benefits([benefit] * 10_000))
+    assert len(text.encode()) < 1_000_000
+    for section in ("who-decided", "what-each-party-brought", "how-to-reproduce-it"):
+        part = text[text.index(f'id="{section}"') :]
+        part = part[: part.index("</section>")]
+        assert "more, which are left out to keep this page small; outcome.json lists every ballot" in part
+        assert names[8_000] in part, "it stands out"
+    assert text.count("And 9,900 more,") == 4
+    assert text.count("And 9,899 more,") == 1, "without the party that abstained"
+    assert text.count("And 9,901 more,") == 1, "with the file that is not a ballot"
+    who = text[text.index('id="who-decided"') : text.index('id="what-each-party-brought"')]
+    assert who.index("junk.ballot") < who.index(names[9_000]) < who.index(names[8_000]) < who.index(names[0])
+    assert "expected a file that oneballot cast wrote" in who
+    assert "A file that no party sent can be removed" in who
+
+
+def test_an_agreement_that_influence_gives_is_not_called_unknown(make_place: Make) -> None:
+    place = make_place(method=ob.FedKT())
+    found = place.outcome.influence
+    assert found is not None
+    text = text_of(Subject(place.outcome, place.folder, place.election))
+    assert "agreement by weight" in text
+    assert "Agreement by weight: of the party's weight" in text
+    assert "cannot be computed" not in text
+    assert "cannot be computed" in text_of(Subject(replace(place.outcome, influence=None), place.folder))
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (
+            {1: 0.5, 2: 0.25, 3: 0.0},
+            "Certified: 50.0 % of the labels could not have been changed by any 1 ballot, 25.0 %",
+        ),
+        (
+            {1: 0.0, 2: 0.0, 3: 0.0},
+            "No label is certified: for each, one arbitrary ballot might have changed it, because",
+        ),
+    ],
+)
+def test_the_certificate_is_a_sentence(found: dict[int, float], said: str) -> None:
+    (line,) = influence_lines(Influence(150, (), found, uncertified="x"))
+    assert said in line
+    assert line.endswith("because x.")
+
+
+def test_commands_in_sentences_look_like_code(make_place: Make) -> None:
+    place = make_place()
+    text = text_of(
+        Subject(replace(place.outcome, influence=Influence(unknown="no rows. `oneballot certify`")), place.folder)
+    )
+    assert "no rows. <code>oneballot certify</code>" in text
 
 
 def test_the_demo_names_the_one_command_that_makes_its_page_again(make_place: Make) -> None:
@@ -195,7 +323,7 @@ def test_at_l1_the_page_holds_nothing_without_noise(make_place: Make, tmp_path: 
     subject = Subject(outcome, place.folder, place.election, tested=assess(outcome, place.test))
     public, own = write(subject, tmp_path / "report.html", server_page=True)
     text = unescape(public.read_text("utf-8"))
-    private = [*HOSPITALS, "left out", "too few rows", "not a ballot", "ballots counted", "agrees with"]
+    private = [*HOSPITALS, "left out", "too few rows", "not a ballot", "ballots counted", "model agrees"]
     private += [ballot.digest for ballot in outcome.voted.values()] + ["Confusion", "ROC curve", "AUC"]
     for word in private:
         assert word not in text, word
@@ -228,6 +356,16 @@ def test_at_l1_the_roster_and_late_parties_are_not_on_the_page(make_place: Make,
     subject = Subject(place.outcome, place.folder, election)
     assert "never-voted" not in text_of(subject)
     assert "never-voted" in text_of(subject, secret=True)
+
+
+def test_at_l1_a_simulation_with_parties_rows_is_on_the_servers_page_only(make_place: Make) -> None:
+    place = make_place(privacy=ob.L1(20.0), method=ob.FedKT())
+    scores = {"accuracy": 0.5, "auc": None}
+    without = {"mean_party": scores, "best_party": {"party": "party-1", **scores}, "pooled": scores}
+    found = {"election": "", "parties": 2, "test_rows": 90, "split": "iid", "methods": [], "baselines": without}
+    subject = Subject(place.outcome, place.folder).with_comparison(ComparisonFile.model_validate(found))
+    assert "Other methods and pooled data" not in text_of(subject)
+    assert "Other methods and pooled data" in text_of(subject, secret=True)
 
 
 def test_rows_and_classes_of_parties_are_stated_at_l0_only(make_place: Make) -> None:

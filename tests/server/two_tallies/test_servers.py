@@ -214,6 +214,15 @@ def test_an_election_without_a_roster_cannot_have_two_tallies(federation) -> Non
         own.make("clinic-1")
 
 
+def test_a_roster_that_can_never_open_a_total_is_refused_before_anyone_casts(federation, tmp_path) -> None:
+    own = federation({"min_difference": 8})
+    with pytest.raises(ElectionError, match=r"at least 8 ballots.*roster lists 7 parties.*or set min_difference = 7"):
+        own.make("clinic-1")
+    with pytest.raises(ElectionError, match="no total can ever be opened"):
+        tally_share(own.election, own.box, tmp_path, "a", own.servers["a"], beside=tmp_path)
+    assert federation({"min_difference": 7}).make("clinic-1").contents
+
+
 def test_the_wrong_key_is_refused_before_any_ballot_is_read(federation, tmp_path) -> None:
     own = federation()
     with pytest.raises(KeyFileError, match="the given key has fingerprint"):

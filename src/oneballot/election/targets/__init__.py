@@ -16,11 +16,23 @@ from ...errors import ElectionError
 from ...interfaces import Learner, Method
 from ...peers import Peer
 from ...types import Class
-from ._base import OneVsRest, Scorer, Target
+from ._base import Better, OneVsRest, Scorer, Target
 from .classes import Classes
 from .labels import Labels
 
-__all__ = ["Classes", "Labels", "OneVsRest", "Scorer", "Target", "describe", "name_for", "read", "resolve", "supports"]
+__all__ = [
+    "Better",
+    "Classes",
+    "Labels",
+    "OneVsRest",
+    "Scorer",
+    "Target",
+    "describe",
+    "name_for",
+    "read",
+    "resolve",
+    "supports",
+]
 
 OLD_KEYS = {Classes.name: {"multilabel": False}, Labels.name: {"multilabel": True}}
 """How files of version 0.1.0 state these targets. Files state other targets by name and settings."""

@@ -13,6 +13,7 @@ from ...interfaces import Plugin
 from ...types import Array, Class, Output, TaskKind
 from ..cells import Place
 
+Better = Literal["higher", "lower"]
 Scorer = Callable[[Array], Mapping[str, Array]]
 """Each metric for each column of weights `(rows, columns)`. A metric without a definition is NaN."""
 
@@ -35,7 +36,9 @@ class Target(Plugin):
     it may be predicted. phrase: what it is, for errors. task: the kind of the tasks that learn y. output: how a model
     turns scores into predictions. exclusive: whether each row has exactly one of the classes. estimator: what the final
     model is to scikit-learn. metrics: the metrics of `scorer` and `summarize` with the names that are printed, the most
-    important first. columns: those shown in tables of several models, with their headings.
+    important first. columns: those shown in tables of several models, with their headings. compared: the metrics by
+    which one of several models is chosen, the most important first, and whether a higher or a lower value is better;
+    those that are not in `metrics` are ignored. row_metric: what the mean of `row_scores` is called.
     """
 
     kind: ClassVar[str]
@@ -47,6 +50,8 @@ class Target(Plugin):
     estimator: ClassVar[Literal["classifier", "regressor"]] = "classifier"
     metrics: ClassVar[Mapping[str, str]]
     columns: ClassVar[Mapping[str, str]]
+    compared: ClassVar[Mapping[str, Better]] = {}
+    row_metric: ClassVar[str] = "score"
 
     classes: Sequence[Class] = ()
     """The names of a learner's outputs, in their order. An election fills in its own."""
@@ -115,6 +120,12 @@ class Target(Plugin):
     def accuracy(self, predictions: Array, y: Array) -> float:
         """One number for a model, 1 at best."""
         return float(self.row_scores(predictions, y).mean())
+
+    def judged(self) -> Mapping[str, Better]:
+        """The metrics by which models are compared, the most important first; `row_metric` if there are no others."""
+        return {name: better for name, better in self.compared.items() if name in self.metrics} or {
+            self.row_metric: "higher"
+        }
 
     def summarize(self, predictions: Array, y: Array) -> dict[str, float]:
         """All metrics, by the names in `metrics`."""

@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import ElectionError
 from ...types import Array
 from ..cells import as_label
-from ._base import OneVsRest, Target
+from ._base import Better, OneVsRest, Target
 
 BINS = 15
 NAN = float("nan")
@@ -34,6 +34,8 @@ class Categorical(Target):
         "auc": "AUC",
         "brier": "Brier",
     }
+    compared: ClassVar[Mapping[str, Better]] = {"accuracy": "higher", "balanced_accuracy": "higher", "auc": "higher"}
+    row_metric: ClassVar[str] = "accuracy"
 
     def check(self, label: str | tuple[str, ...] | None) -> None:
         names = [as_label(c) for c in self.classes]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 
 from ...errors import ElectionError
-from .recipe import Recipe
-
-_precision_lock = threading.RLock()
 
 
 def find_device(name: str) -> torch.device:
@@ -24,7 +20,8 @@ def find_device(name: str) -> torch.device:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread for each product on a CPU: several threads that wait for one another take ten times as long."""
+    """One thread for each product on a CPU: several threads that wait for one another take ten times as long. The
+    scheduler sets it too; this is for those who call a learner directly."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -34,20 +31,24 @@ def one_thread() -> Iterator[None]:
 
 
 @contextmanager
-def precision(recipe: Recipe, device: torch.device) -> Iterator[None]:
-    """On a GPU: make results reproducible, and allow TF32 if the recipe does.
-
-    The settings belong to the process, so a thread waits until no other thread uses them.
-    """
+def set_precision(precision: str, device: torch.device) -> Iterator[None]:
+    """On a GPU: make results reproducible, and allow TF32 if the precision does. It is a setting of the process."""
     if device.type != "cuda":
         yield
         return
     product, convolution = torch.backends.cuda.matmul, torch.backends.cudnn
-    with _precision_lock:
-        before = product.allow_tf32, convolution.allow_tf32, convolution.deterministic
-        product.allow_tf32 = convolution.allow_tf32 = recipe.precision in ("tf32", "bfloat16")
-        convolution.deterministic = True
-        try:
-            yield
-        finally:
-            product.allow_tf32, convolution.allow_tf32, convolution.deterministic = before
+    before = product.allow_tf32, convolution.allow_tf32, convolution.deterministic
+    product.allow_tf32 = convolution.allow_tf32 = precision in ("tf32", "bfloat16")
+    convolution.deterministic = True
+    try:
+        yield
+    finally:
+        product.allow_tf32, convolution.allow_tf32, convolution.deterministic = before
+
+
+@contextmanager
+def place(name: str, precision: str) -> Iterator[torch.device]:
+    """The device of this name, at this precision. The name "auto" is a GPU if there is one."""
+    device = find_device(name)
+    with set_precision(precision, device):
+        yield device

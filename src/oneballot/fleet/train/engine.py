@@ -20,7 +20,7 @@ from ...types import Array, Task
 from ..models.inputs import as_tensor, check_tokens
 from ..models.network import Network
 from .chain import is_chain
-from .devices import find_device, one_thread, precision
+from .devices import find_device, one_thread, set_precision
 from .job import How, Job
 from .losses import check_targets
 from .probe import try_out, why_not_stacked
@@ -62,7 +62,7 @@ class Training:
         self.network, self.recipe, self.classes = network, recipe, classes
         self.workers, self.what, self.how, self.keep = workers, what, how, keep
         self.device = find_device(device)
-        with precision(recipe, self.device):
+        with set_precision(recipe.precision, self.device):
             self.X = as_tensor(X.reshape(len(X), *network.shape), self.device, network.takes)
             if not network.built_in:
                 try_out(network, self.X, classes)
@@ -72,7 +72,7 @@ class Training:
             check_targets(task, self.classes)
             if task.start is not None:
                 check_parameters(task, "start", task.start, self.shapes)
-        with precision(self.recipe, self.device), one_thread():
+        with set_precision(self.recipe.precision, self.device), one_thread():
             self.how = self.how or _choose(self.network, self.X, tasks, self.classes)
             job = self.job_of(tasks, self.how)
             unit = "epochs" if self.recipe.steps is None else f"parts of {self.recipe.steps} steps"

@@ -18,7 +18,7 @@ from ...formats.safetensors import read_arrays
 from ...formats.torch_safetensors import TorchSafetensors, read_network
 from ...interfaces import Format, Model
 from ...types import Array, Blob
-from .._encoder import Encoder, flat_rows
+from .._encoder import Encoder, flat_rows, flat_where_possible
 
 ROWS_AT_ONCE = 512
 MOST_FEATURES = 4096
@@ -57,29 +57,13 @@ class FeatureMap:
         for i in range(0, len(X), ROWS_AT_ONCE):
             block = X[i : i + ROWS_AT_ONCE]
             filler = np.zeros((ROWS_AT_ONCE - len(block), *X.shape[1:]), dtype=X.dtype)
-            flat = self._flat_where_possible(np.concatenate([block, filler]))
+            flat = flat_where_possible(np.concatenate([block, filler]), self.encoder)
             out[i : i + ROWS_AT_ONCE] = self._represent(flat)[: len(block)]
         return out
 
-    def _flat_where_possible(self, X: Array) -> Array:
-        """`flat`, with 0 for rows that the encoder cannot take, such as tokens that are not in its vocabulary."""
-        if self.encoder is None or self._takes(X):
-            return self.flat(X)
-        impossible = np.array([not self._takes(row[None]) for row in X])
-        flat = self.flat(np.where(impossible.reshape(-1, *[1] * (X.ndim - 1)), X.dtype.type(0), X))
-        flat[impossible] = 0
-        return flat
-
-    def _takes(self, X: Array) -> bool:
-        try:
-            self.flat(X)
-        except Exception:  # networks raise anything
-            return False
-        return True
-
     def clipped_share(self, X: Array) -> float:
         """The fraction of rows that are longer than the bound."""
-        flat = self._flat_where_possible(X)
+        flat = flat_where_possible(X, self.encoder)
         return float((np.linalg.norm(flat - self.centre, axis=1) > self.bound * (1 + 1e-9)).mean())
 
     def flat(self, X: Array) -> Array:

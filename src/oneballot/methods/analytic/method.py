@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,10 +11,11 @@ from ...errors import ElectionError, Spoiled
 from ...influence import ENOUGH_PARTIES
 from ...interfaces import Context, Model, TallyContext
 from ...settings import settings
-from ...types import Abstain, Array, Ballot, Contents, Count, Data, Plan, Planned
+from ...types import Abstain, Array, Ballot, Contents, Count, Data, Plan, Planned, Sample
 from .._shared import missing_classes
 from .bounds import bound
 from .format import LinearModel
+from .sample import describe_scale, feature_names, sample_gram, sample_sums
 from .settings import KNOWN, ROWS_PER_NOISE, Settings, largest_eigenvalue
 from .statistics import GRID, LARGEST, MOST_ROWS, STATISTICS, check_sums, discriminants, solve, statistics, symmetric
 
@@ -41,6 +43,19 @@ class Analytic(Settings):
         if ctx.level == "L2" or not isinstance(sums := contents.get("sums"), np.ndarray) or not sums.size:
             return {}
         return {"sums": sums[-1] // (GRID * self._constant)}
+
+    def sample(self, name: str, contents: Contents, ctx: Context, rows: int) -> Sample | None:
+        if ctx.shared or name not in ("gram", "sums"):
+            return None
+        features, value = self.feature_map(ctx), np.asarray(contents[name])
+        names = feature_names(features, ctx.row_parts)
+        made = (
+            sample_gram(value, names, rows)
+            if name == "gram"
+            else sample_sums(value, names, ctx.classes, rows, self._constant / GRID)
+        )
+        scale = describe_scale(features, public=ctx.public is not None, noise=ctx.level == "L2")
+        return replace(made, note=f"{made.note} {scale}", checkable=self.features == "none")
 
     def cast(self, data: Data, ctx: Context) -> Contents:
         if not len(data) and ctx.level != "L2":

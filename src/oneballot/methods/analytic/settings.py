@@ -17,7 +17,7 @@ from ...interfaces import Agreement, Context, Learner, Method
 from ...settings import settings
 from ...types import Array, Spending, SumRange
 from .._encoder import Encoder, read_encoder
-from .._shared import bounds_need_each_party, warn_of_dominant_column
+from .._shared import bounds_need_each_party, describe_claims, warn_of_dominant_column
 from .format import MOST_FEATURES, FeatureMap
 from .statistics import GRID, MOST_ROWS, STATISTICS
 
@@ -89,10 +89,10 @@ features = "none"               # a linear model: more features would need more 
     def risk(self) -> str:
         if self.influence == "bounded":
             return ""
-        return (
-            f"A party weighs what it declares, up to {self.most_rows:,} rows (most_rows), so one that lies can decide "
-            'alone. At L0 influence = "bounded" prevents it; at L2 set most_rows to what a party may really have.'
-        )
+        return describe_claims(self.most_rows)
+
+    def risk_in(self, agreed: Agreement) -> str:
+        return self.risk and describe_claims(self.most_rows, may_bound=agreed.level == "L0" and not agreed.shared)
 
     def __post_init__(self) -> None:
         if (self.features == "encoder") != (self.encoder is not None):

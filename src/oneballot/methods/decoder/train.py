@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ...fleet.train.devices import find_device, one_thread
 from ...fleet.train.loop import PROCESSES_PAY_OFF, SHARED_MEMORY
 from ...fleet.train.waves import run_waves
 from ...runtime.executor import parallelism, run, workers
@@ -42,15 +41,13 @@ NARROWEST, WIDEST = math.log(0.02), math.log(3.0)
 Layer = tuple[Tensor, Tensor]
 
 
-def train(works: Sequence[TrainWork], device: str = "auto") -> list[Trained]:
+def train(works: Sequence[TrainWork], device: torch.device) -> list[Trained]:
     """A decoder for each party. On a CPU each is trained by itself, so that none depends on the others."""
-    place = find_device(device)
     found: dict[int, Trained] = {}
-    with one_thread():
-        steps = _on_cpu(works, found) if place.type == "cpu" else _on_gpu(works, found, place)
-        label = f"training {len(works)} decoders" if len(works) > 1 else "training a decoder"
-        for _ in track(label, steps, REPORTED * len(works)):
-            pass
+    steps = _on_cpu(works, found) if device.type == "cpu" else _on_gpu(works, found, device)
+    label = f"training {len(works)} decoders" if len(works) > 1 else "training a decoder"
+    for _ in track(label, steps, REPORTED * len(works)):
+        pass
     return [found[i] for i in range(len(works))]
 
 

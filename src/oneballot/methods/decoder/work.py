@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...errors import MissingExtra
+from ...fleet.learner import NetworkLearner
 from ...interfaces import Work
 from ...types import Array
 from .layout import Sizes
@@ -52,9 +53,12 @@ class TrainWork(Work):
 
     @staticmethod
     def together(learner: Any, works: Sequence[TrainWork]) -> list[Trained]:
+        from ...fleet.train.devices import place
         from .train import train
 
-        return train(works)
+        networks = isinstance(learner, NetworkLearner)
+        with learner.place("float32") if networks else place("auto", "float32") as device:
+            return train(works, device)
 
 
 def require_torch() -> None:

@@ -17,10 +17,7 @@ from torch import Tensor
 from ...errors import DataError
 from ...fleet.models.inputs import as_tensor, check_tokens
 from ...fleet.models.network import Network
-from ...fleet.train.devices import find_device, one_thread
-from ...fleet.train.devices import precision as set_precision
 from ...fleet.train.loop import PROCESSES_PAY_OFF, SHARED_MEMORY, can_be_sent
-from ...fleet.train.recipe import Recipe
 from ...fleet.train.waves import models_that_fit, run_waves
 from ...runtime.executor import parallelism, run, workers
 from ...runtime.progress import track
@@ -36,9 +33,9 @@ MAX_WAVE = 400
 
 
 def distil(
-    network: Network, X: Array, parties: Sequence[Party], classes: int, device: str = "auto", precision: str = "float32"
+    network: Network, X: Array, parties: Sequence[Party], classes: int, device: torch.device
 ) -> list[DistilledData]:
-    """Distil the rows of each party.
+    """Distil the rows of each party on this device.
 
     On a CPU each party is distilled by itself, so the result does not depend on the other parties. On a GPU all parties
     are distilled side by side, and results are equal up to rounding, which many steps amplify.
@@ -48,14 +45,12 @@ def distil(
             raise DataError(f"{party.label} has {len(party.rows)} rows and {len(party.y)} labels to distil")
     if network.tokens:
         check_tokens(X, network.tokens)
-    place = find_device(device)
-    with set_precision(Recipe(precision=precision), place), one_thread():
-        rows = as_tensor(X.reshape(len(X), *network.shape), place, network.takes)
-        job = _Job(network, rows, parties, classes)
-        work = job.on_cpu(workers()) if place.type == "cpu" else job.on_gpu()
-        epochs = sum(party.settings.local_epochs for party in parties)
-        for _ in track(f"distilling for {len(parties)} parties, epochs", work, epochs):
-            pass
+    rows = as_tensor(X.reshape(len(X), *network.shape), device, network.takes)
+    job = _Job(network, rows, parties, classes)
+    work = job.on_cpu(workers()) if device.type == "cpu" else job.on_gpu()
+    epochs = sum(party.settings.local_epochs for party in parties)
+    for _ in track(f"distilling for {len(parties)} parties, epochs", work, epochs):
+        pass
     return [job.results[i] for i in range(len(parties))]
 
 

@@ -20,8 +20,6 @@ import torch
 from torch import Tensor
 
 from ...fleet.models.network import Network
-from ...fleet.train.devices import find_device, one_thread, precision
-from ...fleet.train.recipe import Recipe
 from ...runtime.progress import track
 from ...types import Array
 from .distillation import DistilledData
@@ -140,18 +138,16 @@ def train_network(
     start: Mapping[str, Array],
     data: Sequence[DistilledData],
     epochs: int,
-    merging: Merging = "interleaved",
-    device: str = "auto",
+    merging: Merging,
+    device: torch.device,
 ) -> TrainingResult:
     """Train a network from initial weights on the distilled data of all parties (Algorithm 1, lines 6 to 12)."""
-    place = find_device(device)
-    with precision(Recipe(), place), one_thread():
-        net = StackedNetwork(network, place)
-        parties = [DistilledSteps.stack([one], place) for one in data]
-        initial = net.stack([start])
-        final = train_merged(net, initial, parties, epochs, merging)
-        bounded = all(map(_is_bounded, final))
-        diverged = None if bounded else _find_diverging(net, initial, parties, epochs, merging)
+    net = StackedNetwork(network, device)
+    parties = [DistilledSteps.stack([one], device) for one in data]
+    initial = net.stack([start])
+    final = train_merged(net, initial, parties, epochs, merging)
+    bounded = all(map(_is_bounded, final))
+    diverged = None if bounded else _find_diverging(net, initial, parties, epochs, merging)
     trained = {name: np.asarray(weight[0].cpu().numpy()) for name, weight in zip(net.names, final, strict=True)}
     return TrainingResult({**start, **trained}, diverged)
 

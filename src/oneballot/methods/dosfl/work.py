@@ -94,7 +94,8 @@ class DistilWork(Work):
             for own, work in zip(rows, works, strict=True)
         ]
         first = works[0].initial
-        distilled = distil(made[first][0], X, parties, first.classes, learner.device, learner.precision)
+        with learner.place() as device:
+            distilled = distil(made[first][0], X, parties, first.classes, device)
         digests = {initial: digest(weights) for initial, (_, weights) in made.items()}
         return [(data, digests[work.initial]) for work, data in zip(works, distilled, strict=True)]
 
@@ -125,7 +126,8 @@ class TrainWork(Work):
         if self.settings.influence == "bounded" and len(data) >= ENOUGH_PARTIES:
             data = limit_to_others(data)
         while data:
-            result = train_network(network, weights, data, self.settings.epochs, self.settings.merging, learner.device)
+            with learner.place("float32") as device:
+                result = train_network(network, weights, data, self.settings.epochs, self.settings.merging, device)
             if result.diverged is None:
                 return learner.model_of(network, result.weights, self.initial.classes), left_out
             left_out.append(names.pop(result.diverged))

@@ -64,7 +64,7 @@ class EnsembleFormat(Format):
         names = [bytes(name).hex() for name in arrays["parties"]]
         if arrays.keys() == OPEN:
             models, claims = _check_open(members, arrays)
-            shape, (power, floor, *capped) = tuple(arrays["shape"].tolist()), arrays["power"].tolist()
+            shape, (power, floor, *cap) = tuple(arrays["shape"].tolist()), arrays["power"].tolist()
             return OpenEnsemble(
                 models,
                 claims,
@@ -75,7 +75,7 @@ class EnsembleFormat(Format):
                 shape,
                 power=power,
                 floor=floor,
-                capped=bool(capped),
+                cap=CAPPED[cap[0]] if cap else 0.0,
             )
         cohort = dict(zip(names, arrays["cohort"].tolist(), strict=True))
         return EnsembleModel(members, arrays["weights"], cohort=cohort, centres=arrays["centres"])
@@ -98,9 +98,9 @@ def _check_open(blobs: list[Blob], arrays: Arrays) -> tuple[list[Blob], list[Blo
     expect("scales", arrays["scales"], np.float64, (claims,))
     expect("parties", arrays["parties"], np.uint8, (members, 8))
     expect("power", arrays["power"], np.float64, (3,) if arrays["power"].size == 3 else (2,))
-    if arrays["power"][2:].tolist() not in ([], [CAPPED]):
+    if arrays["power"][2:].tolist() not in ([], *([number] for number in CAPPED)):
         raise Spoiled(
-            f"power: the cap is {arrays['power'][2]}; expected {CAPPED}. Update OneBallot if this file is newer"
+            f"power: the cap is {arrays['power'][2]}; expected one of {[*CAPPED]}. Update OneBallot if it is newer"
         )
     expect("shape", arrays["shape"], np.int64, (arrays["shape"].size,))
     for name in ("rows", "scales", "power"):

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...agreement import Comparison
 from ...errors import DataError, Spoiled
-from ...influence import ENOUGH_PARTIES, bounded_rows, trusted_rows
+from ...influence import ENOUGH_PARTIES, LOOSE_SHARE, MOST_SHARE, bounded_rows, trusted_rows
 from ...interfaces import TallyContext
 from ...types import Array, Ballot, Blob, Contents
 from .._shared import warn_where_one_party_decides
@@ -72,7 +72,7 @@ def gather(ballots: Mapping[str, Contents], ctx: TallyContext, *, capped: bool) 
         shape,
         power=POWER,
         floor=claim_floor(ctx.public),
-        capped=capped,
+        cap=0.0 if not capped else MOST_SHARE if uses_public_rows(ctx.public) else LOOSE_SHARE,
         ask=ctx.ask,
         parties=parties,
     )
@@ -140,7 +140,7 @@ def assemble(ballots: Mapping[str, Contents], most: int, ctx: TallyContext, *, c
         whole, parties = whole.only(kept), [parties[i] for i in kept]
         weights = None if weights is None else weights[:, kept]
     if weights is not None:
-        warn_where_one_party_decides(*whole.cap(weights), parties, ctx)
+        warn_where_one_party_decides(*whole.capped(weights), parties, ctx)
     return whole
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import OneBallotError
-from ...influence import cap_weights
+from ...influence import LOOSE_SHARE, MOST_SHARE, cap_weights, most_rows, most_share
 from ...interfaces import AskModel, Context, HasReplaceableMembers
 from ...types import Array, Blob, Contents
 from .average import hash_name, pack_names
@@ -26,8 +26,8 @@ from .members import Members, in_blocks, warn_of_unanswered, write_members
 
 LEAST_RATIO = 0.01
 """A row that no party claims is decided by all of them."""
-CAPPED = 1.0
-"""The third number of a file's array `power` if weights are capped; files of older versions have two."""
+CAPPED = {1.0: MOST_SHARE, LOOSE_SHARE: LOOSE_SHARE}
+"""The cap by the third number of a file's array `power`; without a cap there are two."""
 MINE = 1
 """The class of a party's own rows in a claim model; the background is class 0."""
 
@@ -36,7 +36,8 @@ class OpenEnsemble(HasReplaceableMembers):
     """rows `(members,)`: n_k. scales `(claims,)`: s_k of each claim model. names: hashes of the parties' names.
 
     shape: the shape of a row. claims: none, or one of every member, or also a second of every member.
-    capped: whether a member's share of a row is bounded. parties: names for warnings, which are not saved.
+    cap: the largest share of a row that a member may have, or more if they are few (`influence.most_share`); 0 for any.
+    parties: names for warnings, which are not saved.
     """
 
     def __init__(
@@ -51,14 +52,14 @@ class OpenEnsemble(HasReplaceableMembers):
         *,
         power: float,
         floor: float,
-        capped: bool = False,
+        cap: float = 0.0,
         ask: AskModel | None = None,
         parties: Sequence[str] = (),
     ) -> None:
         self.members, self.claims = Members(models, classes, ask), Members(claims, 2, ask)
         self._name(parties)
         self.rows, self.scales, self.names = np.asarray(rows, dtype=np.float64), scales, list(names)
-        self.classes, self.shape, self.power, self.floor, self.capped = classes, shape, power, floor, capped
+        self.classes, self.shape, self.power, self.floor, self.cap = classes, shape, power, floor, cap
 
     sandboxed = True
 
@@ -73,19 +74,19 @@ class OpenEnsemble(HasReplaceableMembers):
 
     def member_weights(self, X: Array) -> Array:
         """How much each member counts for each row, `(rows, members)`; 0 for a member whose claims fail."""
-        return self.cap(self.claimed_weights(X))[0]
+        return self.capped(self.claimed_weights(X))[0]
 
     def claimed_weights(self, X: Array) -> Array:
         """The same before the cap."""
         weights = (self._weigh(claim_ratios(self.claims, block, self.floor)) for block in in_blocks(X))
         return np.concatenate([np.empty((0, len(self.members))), *weights])
 
-    def cap(self, weights: Array) -> tuple[Array, Array]:
+    def capped(self, weights: Array) -> tuple[Array, Array]:
         """Weights `(rows, members)` of which no member has more than its share, and the rows where that is impossible:
         where one party alone claims a row."""
-        if not self.capped:
+        if not self.cap:
             return weights, np.zeros(len(weights), dtype=bool)
-        return cap_weights(weights, float(self.rows.sum()))
+        return cap_weights(weights, float(self.rows.sum()), most_share(weights.shape[1], self.cap))
 
     def member_predictions(self, X: Array) -> Iterator[tuple[int, Array]]:
         """Each member's index and probabilities `(rows, classes)`, all 0 in a row where it abstains. A member that
@@ -109,7 +110,7 @@ class OpenEnsemble(HasReplaceableMembers):
 
     def _combine(self, X: Array) -> Array:
         opinions = self.opinions(X)
-        weights, _ = self.cap(self.claimed_weights(X) * opinions.any(axis=2).T)
+        weights, _ = self.capped(self.claimed_weights(X) * opinions.any(axis=2).T)
         total = np.zeros((len(X), self.classes))
         for weight, opinion in zip(weights.T, opinions, strict=True):
             total += weight[:, None] * opinion
@@ -135,6 +136,11 @@ class OpenEnsemble(HasReplaceableMembers):
         if name in self.names:
             return self.names.index(name)
         return None if contents is None else self.members.find(contents.get("model"))
+
+    def rows_of(self, member: int) -> int | None:
+        """The rows that the party declares; None where the tally has bounded them."""
+        rows = float(self.rows[member])
+        return int(rows) if rows.is_integer() and rows < most_rows(self.rows) else None
 
     def with_member(self, member: int, contents: Contents, ctx: Context, ask: AskModel) -> OpenEnsemble:
         """The same ensemble with this ballot's models in the place of a member, its claims scaled as by a tally."""
@@ -168,16 +174,17 @@ class OpenEnsemble(HasReplaceableMembers):
         parties: Sequence[str] = (),
     ) -> OpenEnsemble:
         """Other members, combined in the same way."""
-        how: dict[str, Any] = {"power": self.power, "floor": self.floor, "capped": self.capped}
+        how: dict[str, Any] = {"power": self.power, "floor": self.floor, "cap": self.cap}
         how |= {"ask": ask, "parties": parties}
         return OpenEnsemble(models, claims, rows, scales, names, self.classes, self.shape, **how)
 
     def dump(self) -> Blob:
+        cap = [number for number, share in CAPPED.items() if share == self.cap]
         arrays = {
             "rows": self.rows,
             "scales": np.asarray(self.scales, dtype=np.float64),
             "parties": pack_names(self.names),
-            "power": np.array([self.power, self.floor, *[CAPPED] * self.capped], dtype=np.float64),
+            "power": np.array([self.power, self.floor, *cap], dtype=np.float64),
             "shape": np.array(self.shape, dtype=np.int64),
         }
         return write_members([*self.members.blobs, *self.claims.blobs], arrays, "ensemble")

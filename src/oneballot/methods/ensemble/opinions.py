@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ...certificate import BY_AGREEMENT, BoundedRows, Capped, certify_share, certify_sum
-from ...influence import ENOUGH_PARTIES, Opinions, cap_weights
+from ...influence import ENOUGH_PARTIES, MOST_SHARE, Opinions, cap_weights, most_share
 from ...interfaces import TallyContext
 from ...types import Array, Blob, Contents
 from .._shared import some_public_rows
@@ -48,7 +48,8 @@ def open_opinions(
         present = np.isin(some, kept)
         weights = claims[:, some] * rows * present
         if capped and present.any():
-            weights[:, present], _ = cap_weights(weights[:, present], float(rows[present].sum()))
+            share = most_share(int(present.sum()), whole.cap)
+            weights[:, present], _ = cap_weights(weights[:, present], float(rows[present].sum()), share)
         among_all = np.zeros_like(claims)
         among_all[:, some] = weights
         return among_all
@@ -58,7 +59,7 @@ def open_opinions(
 
     weights = weigh(np.arange(len(parties))).T
     reach = BoundedRows(declared, claimed if uses_public_rows(ctx.public) else None, by_agreement=shared is not None)
-    rule = Capped(claims.T, votes, reach)
+    rule = Capped(claims.T, votes, reach, cap=whole.cap or MOST_SHARE)
     why = (
         'influence = "claimed" lets one ballot decide any row' if not capped
         else f"with fewer than {ENOUGH_PARTIES} parties one ballot may decide a row" if len(parties) < ENOUGH_PARTIES

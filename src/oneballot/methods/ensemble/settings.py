@@ -146,6 +146,10 @@ class EnsembleSettings(Method):
     def asks_by_row(self) -> bool:
         return self.weights == "open"
 
+    @property
+    def asks_members(self) -> bool:
+        return not self.distil
+
     def check(self, agreed: Agreement, learners: Mapping[str, Learner]) -> None:
         if not agreed.shape and self.weights != "open":
             raise ElectionError("ensemble needs the number of features: give the election a public set or a schema")

@@ -224,7 +224,10 @@ class Settings(Method):
             beside = Numbers("class counts", weight**2, 2.0 * weight**2, limited=True)
         what = "votes" if beside is None else "votes and class counts"
         least = moved if row else moved / 2
-        return Numbers(what, least, moved, row, lift=vote, classes=classes, voters=voters, beside=beside)
+        joint = count_queries(self.queries, public) if self.estimate == "regression" else 0
+        return Numbers(
+            what, least, moved, row, lift=vote, classes=classes, voters=voters, joint_rows=joint, beside=beside
+        )
 
     def counted_weight(self, level: str, public: int) -> int:
         """What a row adds to the number of its class, where two tallies count them."""

@@ -81,7 +81,8 @@ class Neighbours(Settings):
             advice = f"raise most_rows, up to {MOST_ROWS:,}" if most < MOST_ROWS else "split the party into several"
             raise ElectionError(f"{len(data):,} rows: {most:,} at most; {advice}")
         limited, label = ctx.limit_rows(data), f"{ctx.party}: finding neighbours"
-        votes = self.space(ctx).votes(limited.X, limited.y, self._k(ctx), len(ctx.classes), label)
+        private = ctx.level == "L2"
+        votes = self.space(ctx).votes(limited.X, limited.y, self._k(ctx), len(ctx.classes), label, private=private)
         released = ctx.release(votes, cell="votes")
         if np.abs(released).max(initial=0) > LARGEST:
             raise ElectionError("the noise is larger than any votes a party may send: raise epsilon")

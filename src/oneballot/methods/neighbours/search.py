@@ -56,10 +56,13 @@ class Space:
         space = cls(np.empty(0), order, centre, scale * step, most, encoder)
         return cls(space._on_grid(rows)[order], order, centre, space.unit, most, encoder)
 
-    def votes(self, X: Array, y: Array, neighbours: int, classes: int, label: str) -> Array:
-        """For each public row and class, how many of these rows have it among their nearest: `(public, classes)`."""
+    def votes(self, X: Array, y: Array, neighbours: int, classes: int, label: str, *, private: bool = False) -> Array:
+        """For each public row and class, how many of these rows have it among their nearest: `(public, classes)`.
+
+        `private`: no row stops the count (`encode`).
+        """
         votes = np.zeros((len(self.order), classes), dtype=np.int64)
-        for rows, chosen in self._nearest(X, neighbours, label):
+        for rows, chosen in self._nearest(X, neighbours, label, private=private):
             for c in np.unique(y[rows]):
                 votes[self.order, c] += chosen[y[rows] == c].sum(axis=0)
         return votes
@@ -71,7 +74,9 @@ class Space:
         starts = np.arange(0, len(columns) + 1, neighbours)
         return csr_array((np.ones(len(columns)), columns, starts), shape=(len(public), len(public)))
 
-    def _nearest(self, X: Array, neighbours: int, label: str, *, others: bool = False) -> Iterator[tuple[Array, Array]]:
+    def _nearest(
+        self, X: Array, neighbours: int, label: str, *, others: bool = False, private: bool = False
+    ) -> Iterator[tuple[Array, Array]]:
         """Blocks of row numbers, and which points are nearest to each row. others: no row is its own neighbour."""
         squares = (self.points**2).sum(axis=1)
         place = np.argsort(self.order)
@@ -79,7 +84,8 @@ class Space:
         starts = range(0, len(X), size)
         for start in track(label, starts, len(starts)):
             rows = np.arange(start, min(start + size, len(X)))
-            distances = squares - 2 * (self._on_grid(encode(X[rows], self.encoder)) @ self.points.T)
+            points = self._on_grid(encode(X[rows], self.encoder, private=private))
+            distances = squares - 2 * (points @ self.points.T)
             if others:
                 distances[np.arange(len(rows)), place[rows]] = np.inf
             yield rows, nearest(distances, neighbours)

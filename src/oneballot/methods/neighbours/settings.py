@@ -14,7 +14,7 @@ from ...interfaces import Agreement, Context, Learner, Method
 from ...settings import settings
 from ...types import Numbers, PublicNeed, Spending, SumRange
 from .._encoder import Encoder, read_encoder
-from .._shared import bounds_need_each_party, public_rows, warn_of_dominant_column
+from .._shared import bounds_need_each_party, describe_claims, public_rows, warn_of_dominant_column
 
 MOST_ROWS = 2**21
 USUAL = 30
@@ -88,11 +88,11 @@ influence = "bounded"           # no party decides alone; "claimed" believes wha
     def risk(self) -> str:
         if self.influence == "bounded":
             return ""
+        return describe_claims(self.most_rows or MOST_ROWS)
+
+    def risk_in(self, agreed: Agreement) -> str:
         most = self.most_rows or MOST_ROWS
-        return (
-            f"A party weighs what it declares, up to {most:,} rows (most_rows), so one that lies can decide alone. At "
-            'L0 influence = "bounded" prevents it; at L2 set most_rows to what a party may really have.'
-        )
+        return self.risk and describe_claims(most, may_bound=agreed.level == "L0" and not agreed.shared)
 
     def default_learners(self, shape: tuple[int, ...], tokens: bool) -> Mapping[str, Mapping[str, Any]]:
         """Boosted trees for tables, ExtraTrees for images: the final learner of an election that names none."""

@@ -30,7 +30,8 @@ def list_limits(ledger: Ledger, epsilon: float, delta: float) -> list[str]:
     pair, twice = often(pair_guess_bound(epsilon, delta)), often(twice_guess_bound(epsilon, delta))
     if ledger.level == "L1" and ledger.released_to == MODEL_USERS:
         first = [
-            "Anything from the server, or from others who hold its key: they read the exact votes of every party.",
+            "Anything from the server, or from others who can read ballots: they see the exact votes of every party. "
+            "Where ballots are encrypted, these are the holders of its key; otherwise, all who can read the box.",
             *_limits_of_parties(ledger, pair),
         ]
     else:

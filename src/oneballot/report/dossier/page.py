@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections import Counter
 from collections.abc import Iterator
@@ -9,12 +10,17 @@ from itertools import groupby
 
 from ...ballot.rows_held import RowsHeld
 from ..guarantee import card_notice, card_sections
-from ..page import Block, Bullets, Commands, Facts, Notice, Section, Table, render
+from ..page import Block, Bullets, Commands, Details, Facts, Notice, Section, Table, render
 from ..text import plural, size
-from .record import Content, Counts, Dossier, Rows
+from .record import Agreement, Content, Counts, Dossier, Rows
 
 INSIDE = "Do not publish: this part holds exact numbers about your rows."
+UNAUDITED = (
+    "The audit, which attacks this election's noise, was not run for this page. To have its result on the page that is "
+    "signed, add --audit run to the command, or --audit audit.json with the result of oneballot audit --json."
+)
 WITHOUT_ELECTION = "Without the election (--election) this page states only what the ballot itself says."
+LONGEST_SETTING = 300
 SHOWN_MODELS = 6
 """Of so many models with similar names each has a row of its own; further ones are summed up."""
 
@@ -58,6 +64,8 @@ def _summary(d: Dossier) -> Iterator[Block]:
             yield Notice(text, "warning", "Small numbers were allowed")
         text = "The ballot is sealed. Check that the file has the hash below. Sign before it is sent."
         yield Notice(text, "info" if few else "good", "Sealed")
+    if d.stage != "refused" and d.guarantee.ledger.level != "L0" and d.attacks.audit is None:
+        yield Notice(UNAUDITED, "warning", "Not audited")
     if d.rows and d.rows.withheld:
         yield Notice(
             f"{_withheld(d.rows)} were left out, so the ballot knows nothing of them.", "warning", "Suppressed"
@@ -68,7 +76,7 @@ def _summary(d: Dossier) -> Iterator[Block]:
         yield Notice(text, "bad", "Rows leave as they are")
     if d.abstained:
         yield Notice(f"The ballot is empty, and states this reason: {d.abstained}.", "info", "The party abstains")
-    size_of = "known after training" if d.bytes is None else size(d.bytes)
+    size_of = "size known after training" if d.bytes is None else size(d.bytes)
     small = sum(count.small for count in d.counts.stated)
     level = d.guarantee.ledger.level
     epsilon = d.guarantee.ledger.epsilon
@@ -86,6 +94,27 @@ def _summary(d: Dossier) -> Iterator[Block]:
             "Written": f"{d.written:%Y-%m-%d %H:%M} UTC, OneBallot {d.version}",
         }
     )
+    if d.election is not None:
+        yield _settings(d.election, known=d.rows is not None)
+
+
+def _settings(election: Agreement, *, known: bool) -> Details:
+    """Everything that decides how the ballot is made. known: whether the learners are those of this party."""
+    cells = [["election", "classes", ", ".join(election.classes)]]
+    cells += [["election", "public rows", f"{election.public_rows:,}"]]
+    parts = {f"method {election.method}": election.settings}
+    parts |= {f"learner of the {role} model": settings for role, settings in election.learners.items()}
+    cells += [[part, name, _as_text(value)] for part, settings in parts.items() for name, value in settings.items()]
+    note = "" if known else (
+        "The learners are those of the election. A party may choose others; which it chose is unknown here."
+    )  # fmt: skip
+    table = Table("Settings of the method and the learners", ["of", "setting", "value"], cells, note, sortable=False)
+    return Details("Settings", [table])
+
+
+def _as_text(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= LONGEST_SETTING else f"{text[:LONGEST_SETTING]}… (all of it is in the JSON file)"
 
 
 def _withheld(rows: Rows) -> str:
@@ -99,7 +128,7 @@ def _kinds(contents: list[Content]) -> str:
 
 def _rows(rows: Rows | None) -> Iterator[Block]:
     if rows is None:
-        yield "The ballot was sealed earlier, so the party's file was not read for this page."
+        yield "The party's file was not read for this page, and there is no record of the rows that were cast."
         return
     yield Notice(INSIDE, "warning")
     steps = [["in the file", rows.in_file]]

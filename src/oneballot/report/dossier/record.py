@@ -27,7 +27,9 @@ class Agreement(_Record):
     digest: str
     method: str
     settings: dict[str, Any] = Field(description="The settings of the method.")
-    learners: dict[str, dict[str, Any]] = Field(description="By role, the learners that this party trains.")
+    learners: dict[str, dict[str, Any]] = Field(
+        description="By role, the learners that this party trains; those of the election if `rows` is None."
+    )
     classes: list[str]
     public_rows: NonNegative
 
@@ -181,12 +183,12 @@ class Dossier(_Record):
     party: str
     election: Agreement | None = Field(description="None if only the ballot was given.")
     method: str
-    rows: Rows | None = Field(description="None if the ballot was sealed earlier: its rows were not read again.")
+    rows: Rows | None = Field(description="None if they are unknown, as of a ballot without its outbox.")
     contents: list[Content]
     also_sent: dict[str, str] = Field(description="What the ballot states beside its contents.")
     bytes: NonNegative | None = Field(description="The size of the ballot.")
     seconds: float | None = Field(
-        default=None, description="How long this machine trained; None if it did not. The ballot does not state it."
+        default=None, description="How long the party trained, if that is known. The ballot does not state it."
     )
     readable_by: Reader
     signed_by: Signer

@@ -116,7 +116,7 @@ def _sample(name: str, value: Array, contents: Contents, ctx: PartyContext | Non
                 names, cells = _public_cells(ctx, shown.public)
                 header = ["public row", *names, *header]
                 rows = [[f"{n + 1}", *c, *r] for n, c, r in zip(shown.public, cells, rows, strict=False)]
-            return Table(header=header, rows=rows), shown.note + more, True
+            return Table(header=header, rows=rows), shown.note + more, shown.checkable
         if name in ctx.election.method.counts and value.shape == (len(ctx.classes),):
             rows = [[str(c), f"{n:,}"] for c, n in zip(ctx.classes, value.tolist(), strict=True)]
             return Table(header=["class", "rows"], rows=rows), "All numbers are shown.", True

@@ -13,6 +13,15 @@ UNMEASURED = (
     "At L0 there is no noise, so nothing is promised. OneBallot has not measured an attack on this type of ballot: "
     "assume that someone who knows most of your rows could learn something about the others."
 )
+MODEL_ONLY = "The guarantee below is for those who see the final model only."
+EXACT_VOTES = {
+    True: "This ballot holds exact votes. They are protected by encryption and by trust in the server, which adds "
+    f"noise when it counts. {MODEL_ONLY}",
+    False: "This ballot holds exact votes and is not encrypted: anyone who can read the box or has the file reads "
+    f"them. The server adds noise only when it counts. {MODEL_ONLY}",
+    None: "This ballot holds exact votes. The server adds noise only when it counts.",
+}
+"""By whether ballots are encrypted; None if the election is unknown."""
 
 
 def describe_guarantee(ledger: Ledger, election: Election | None) -> Guarantee:
@@ -27,10 +36,7 @@ def describe_guarantee(ledger: Ledger, election: Election | None) -> Guarantee:
     elif ledger.rehearsal:
         words.append("This is a rehearsal and NOT PRIVATE: its noise can be reproduced from its seed.")
     elif ledger.level == "L1" and ledger.epsilon is None:
-        words.append(
-            "This ballot holds exact votes. They are protected by encryption and by trust in the server, which adds "
-            "noise when it counts. The guarantee below is for those who see the final model only."
-        )
+        words.append(EXACT_VOTES[None if election is None else election.encrypted])
     stated = ledger
     if election is not None and ledger.level == "L1" and election.guarantee and not ledger.rehearsal:
         stated = election.guarantee.planned()
@@ -68,7 +74,7 @@ def _audit_words(audit: Audited) -> list[str]:
         f"An attacker who may choose the worst data for this election guessed {noisy.right:,} of {noisy.guesses:,} "
         f"secrets right. That proves an epsilon of at least {noisy.epsilon:.3f} with {audit.confidence:.0%} "
         f"confidence; the election claims at most {audit.claimed:.3f} at delta {audit.delta:g}.",
-        f"Without noise the same attack guessed {bare.right:,} of {bare.guesses:,} right, which proves at least "
+        f"Almost without noise the same attack guessed {bare.right:,} of {bare.guesses:,} right, which proves at least "
         f"{bare.epsilon:.3f}.",
     ]
     if not audit.holds:
@@ -77,8 +83,8 @@ def _audit_words(audit: Audited) -> list[str]:
     words.append("The attack does not refute the claim. That is no proof of it.")
     if audit.noticed is not None:
         words.append(
-            f"It could not have noticed noise of more than {audit.noticed:.0%} of the stated scale, which passes in "
-            "more than 5 % of such audits."
+            f"It could not have noticed noise of more than {audit.noticed:.0%} of the stated scale: that passes in "
+            "more than 5 % of such audits, by simulation with all noise weaker alike."
         )
     elif not audit.catches:
         words.append("It is inconclusive: it had too few canaries to refute the claim even without noise.")

@@ -20,7 +20,7 @@ from ...errors import ExportError, MissingExtra, OneBallotError
 from ...runtime.files import PART
 from ...server.outcome import Outcome
 from .predictor import TRUSTED, Predictor
-from .rows import rows_to_check
+from .rows import example_rows, rows_to_check
 from .sklearn.columns import pandas
 from .sklearn.frames import frame_of
 from .target import put_folder
@@ -95,8 +95,7 @@ def write_bundle(outcome: Outcome, folder: Path, data: Any, *, trust_members: bo
             f"the exported model's probabilities differ by {difference:.2g} on {rows.source}; report this"
         )
     checked = f"{rows.source}: probabilities differ by at most {difference:.1g} (limit {TOLERANCE:g})"
-    example = frame_of(outcome, rows_to_check(outcome, None, 3))  # drawn: the rows of `data` may be private
-    return Bundle(form, example, checked, lost)
+    return Bundle(form, frame_of(outcome, example_rows(outcome)), checked, lost)
 
 
 def _write_pipeline(outcome: Outcome, path: Path, data: Any, why: OneBallotError) -> None:

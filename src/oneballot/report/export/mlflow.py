@@ -22,7 +22,7 @@ from ...errors import ExportError, MissingExtra, OneBallotError, OneBallotWarnin
 from ...server.outcome import Outcome
 from . import Exported
 from .bundle import TOLERANCE, check_class_names, new_folder, write_bundle
-from .rows import Rows, rows_to_check
+from .rows import Rows, example_rows, rows_to_check
 from .sklearn.columns import pandas
 from .sklearn.frames import frame_of
 
@@ -113,7 +113,7 @@ def _own(outcome: Outcome, bundle: Path, error: OneBallotError) -> tuple[dict[st
         raise error
     outcome.published(rows=True).save(bundle)
     lost = (f"The model needs OneBallot to predict, because {error}.",)
-    return OWN, frame_of(outcome, rows_to_check(outcome, None, 3)), lost, "oneballot"
+    return OWN, frame_of(outcome, example_rows(outcome)), lost, "oneballot"
 
 
 def _check(outcome: Outcome, folder: Path, rows: Rows, frame: Any) -> str:

@@ -19,6 +19,7 @@ from ...server.outcome import Outcome
 from ...types import Array
 
 ROWS = 1000
+EXAMPLES = 3
 MISSING_SHARE = 0.1
 """Of the drawn values of a column that may be missing."""
 
@@ -38,13 +39,20 @@ class Rows:
         return int(self.encoded.shape[0])
 
 
-def rows_to_check(outcome: Outcome, data: Any = None, count: int = ROWS, seed: int = 0) -> Rows:
-    """`count` rows: the first of `data`, a file or DataFrame, and then rows drawn from the schema, which has some
+def example_rows(outcome: Outcome) -> Rows:
+    """A few drawn rows without missing values, which JSON could not express. None of `--data`, which may be private."""
+    return rows_to_check(outcome, None, EXAMPLES, missing=0.0)
+
+
+def rows_to_check(
+    outcome: Outcome, data: Any = None, count: int = ROWS, seed: int = 0, *, missing: float = MISSING_SHARE
+) -> Rows:
+    """`count` rows: the first of `data`, a file or DataFrame, and then rows drawn from the schema, with this share of
     missing values where they are permitted. Without a schema `data` is an array, or standard normal rows are drawn."""
     schema = outcome.schema
     if schema is None:
         return _encoded_rows(outcome, data, count, seed)
-    drawn = draw_columns(schema, count, seed)
+    drawn = draw_columns(schema, count, seed, missing)
     source = f"{count:,} rows drawn from the schema"
     if data is not None:
         table = _table(schema, data)
@@ -56,15 +64,15 @@ def rows_to_check(outcome: Outcome, data: Any = None, count: int = ROWS, seed: i
     return Rows(drawn, schema.encode(drawn, source, report=False), source)
 
 
-def draw_columns(schema: Schema, count: int, seed: int) -> dict[str, Array]:
+def draw_columns(schema: Schema, count: int, seed: int, missing: float = MISSING_SHARE) -> dict[str, Array]:
     """Raw values drawn from the ranges and categories of a schema; some are missing where that is permitted, and
     some outside where they are clipped or left blank. Raises ExportError for columns of text and arrays."""
     rng = np.random.default_rng(seed)
-    return {column.name: _draw(column, count, rng) for column in schema.columns}
+    return {column.name: _draw(column, count, rng, missing) for column in schema.columns}
 
 
-def _draw(column: Column, count: int, rng: np.random.Generator) -> Array:
-    absent = rng.random(count) < MISSING_SHARE
+def _draw(column: Column, count: int, rng: np.random.Generator, missing: float) -> Array:
+    absent = rng.random(count) < missing
     if isinstance(column, Number):
         low, high = column.range
         wider = 0.1 * (high - low) * (column.outside == "clip")

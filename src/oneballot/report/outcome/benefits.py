@@ -57,12 +57,15 @@ def read_benefits(paths: Sequence[Path], outcome: Outcome) -> tuple[BenefitFile,
     return tuple(found)
 
 
-def check_level(level: str, *, server_page: bool) -> None:
-    """Raise OneBallotError where figures about a party's rows, which have no noise, may be on no page."""
+def check_level(level: str, option: str = "--benefit", *, server_page: bool) -> None:
+    """Raise OneBallotError where figures about parties' rows, which have no noise, may be on no page.
+
+    option: which adds them.
+    """
     if level == "L2" or (level == "L1" and not server_page):
         cure = "" if level == "L2" else "; with --server-page they are on the server's own page"
         raise OneBallotError(
-            f"--benefit: figures about a party's rows have no noise, so a report at {level} has none{cure}"
+            f"{option}: figures about a party's rows have no noise, so a report at {level} has none{cure}"
         )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from ...server.verdict import Verdict
 from ...types import Array
 from ..gain import paired
+from ..groups import Groups
 from ..metrics import Metrics, recognised
 from ..page import Notice
 from ..text import percent, plural, score
@@ -31,8 +32,7 @@ def headline(subject: Subject) -> list[Notice]:
     if tested is None:
         return [*bad, _untested(subject)]
     bad += _failures(tested)
-    warnings = _doubts(subject, tested)
-    return [*bad, *warnings, _result(subject, tested, good=not bad)]
+    return [*bad, *_doubts(tested), _result(subject, tested, good=not bad), *_calibration(subject, tested)]
 
 
 def collapse(verdict: Verdict | None) -> list[Notice]:
@@ -89,10 +89,19 @@ def _failures(tested: Tested) -> list[Notice]:
     if low <= 0.5 and high == high:
         text = f"The 95 % interval of its AUC, {low:.3f} to {high:.3f}, includes 0.5, which is guessing."
         found.append(Notice(text, "bad", "The model may rank rows no better than chance"))
-    return found
+    return [*found, *(notice for by in tested.groups if (notice := _group_failure(by)) is not None)]
 
 
-def _doubts(subject: Subject, tested: Tested) -> list[Notice]:
+def _group_failure(by: Groups) -> Notice | None:
+    """The values of a column for which the model is of no use, or far worse than for the other rows."""
+    said = by.useless_sentence()
+    if not said and not by.uneven:
+        return None
+    parts = ([f"{said[:1].upper()}{said[1:]}."] if said else []) + [by.worst_sentence(exact=False)]
+    return Notice(" ".join(filter(None, parts)), "bad", f"The model fails for part of the rows, by {by.column}")
+
+
+def _doubts(tested: Tested) -> list[Notice]:
     found = []
     if tested.rows < FEW_ROWS:
         text = f"{plural(tested.rows, 'labelled row')} show little: the intervals are wide. Test on more rows."
@@ -100,16 +109,6 @@ def _doubts(subject: Subject, tested: Tested) -> list[Notice]:
     for each in tested.metrics.weak:
         text = f"It recognises only {recognised(each)}. Accuracy hides this: look at balanced accuracy and recall."
         found.append(Notice(text, "warning", f"The model misses most rows of {each['class']}"))
-    ece = tested.metrics.values.get("ece", 0.0)
-    if ece > UNCALIBRATED:
-        text = (
-            f"The expected calibration error is {ece:.3f}: its probabilities are far from the observed shares. Its "
-            "ranking may still be good; do not read its probabilities as risks."
-        )
-        calibrated = subject.outcome.temperature is not None
-        text += " They are calibrated on public rows, which may have harmed: compare" if calibrated else " Compare"
-        text += f" with calibrate = {'false' if calibrated else 'true'} in the election (docs/calibration.md)."
-        found.append(Notice(text, "warning", "The probabilities are poorly calibrated"))
     best = best_party(tested)
     if best is not None:
         party, scores = best
@@ -122,6 +121,40 @@ def _doubts(subject: Subject, tested: Tested) -> list[Notice]:
             )
             found.append(Notice(text, "warning", "The outcome is worse than the best party alone"))
     return found
+
+
+def _calibration(subject: Subject, tested: Tested) -> list[Notice]:
+    """Whether the probabilities mean what they say. It concerns neither labels nor ranking, so it comes last."""
+    ece = tested.metrics.values.get("ece", 0.0)
+    if not ece > UNCALIBRATED:
+        return []
+    sure, right = sureness(tested)
+    said = f"its predictions have a probability of {percent(sure)} on average, and {percent(right)} of them are right"
+    direction = (
+        f"The model is too {'sure' if sure > right else 'unsure'}: {said}"
+        if abs(sure - right) > ece / 2
+        else f"The model is too sure of some rows and too unsure of others: {said}"
+    )
+    text = (
+        f"{direction} (expected calibration error {ece:.3f}). Do not read its probabilities as risks. Its labels and "
+        "its ranking of the rows do not depend on this."
+    )
+    if subject.outcome.temperature is not None:
+        text += " The probabilities are calibrated on public rows, which may have harmed: compare with calibrate = "
+        text += "false in the election."
+    else:
+        text += " Compare with calibrate = true in the election: it makes all probabilities sharper or flatter alike, "
+        text += "so that public rows fit the votes, which may help in part only."
+    return [Notice(text, "warning", "The probabilities are poorly calibrated")]
+
+
+def sureness(tested: Tested) -> tuple[float, float]:
+    """The mean probability of what is predicted, and the share of the predictions that are right."""
+    target, predicted = tested.metrics.target, tested.probabilities
+    if target.exclusive:
+        return float(predicted.max(axis=1).mean()), float(target.row_scores(predicted, tested.y).mean())
+    known, right = target.correct(predicted, tested.y)
+    return float(np.maximum(predicted, 1 - predicted)[known].mean()), float(right[known].mean())
 
 
 def _result(subject: Subject, tested: Tested, *, good: bool) -> Notice:

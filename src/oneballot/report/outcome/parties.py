@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from ...errors import printable
-from ...server.appraise.record import read_appraisal
+from ...server.appraise.record import Appraisal, read_appraisal
+from ...server.influence import Influence
 from ...types import Array
 from ..appraisal import TITLE as APPRAISED
 from ..appraisal import blocks_of
-from ..influence import influence_lines, influence_table
-from ..page import Block, Bullets, Details, Notice, Section, Table
+from ..influence import LEGEND, influence_lines, influence_table
+from ..page import Block, Bullets, Details, Figure, Notice, Section, Table
 from ..text import FEW_ROWS, percent, plural, row_count, score, size
 from .benefits import benefit_table
+from .cap import MOST_PARTIES, capped, flagged_first
 from .subject import Subject, members, predictions, weight_shares
 
 MOST_CLASSES = 20
 """Class counts of parties are shown for at most this many classes."""
 ASKED_ROWS = 500
 """Without labelled rows, agreement is measured on so many public rows."""
+MOST_FLAGGED = 20
+"""Of more parties that stand out, a sentence says how many there are."""
 
 
 def who(subject: Subject) -> Section:
@@ -39,14 +44,10 @@ def who(subject: Subject) -> Section:
         return Section(title, ["This outcome was published without the list of ballots, so who voted is not known."])
     shown = subject.states_rows  # who abstained, and why, has no noise, and the size of a ballot shows it
     counted = [party for party, ballot in outcome.voted.items() if ballot.abstained is None or not shown]
-    rows = [
-        [party, "counted" if shown else "arrived", "", size(outcome.voted[party].bytes) if shown else ""]
-        for party in counted
-    ]
+    rows = [[name, "spoiled", _reason(why), ""] for name, why in outcome.spoiled.items()]
     if shown:
         voted = outcome.voted.items()
-        rows += [[party, "abstained", printable(b.abstained), size(b.bytes)] for party, b in voted if b.abstained]
-    rows += [[name, "spoiled", printable(reason), ""] for name, reason in outcome.spoiled.items()]
+        rows += [[party, "abstained", _reason(b.abstained), size(b.bytes)] for party, b in voted if b.abstained]
     rows += [[party, "left out", "the tally was asked to leave it out (--without)", ""] for party in outcome.without]
     rows += [[party, "withdrawn", "it has withdrawn from the outcome", ""] for party in outcome.withdrawn]
     late: tuple[str, ...] = ()
@@ -54,6 +55,10 @@ def who(subject: Subject) -> Section:
         late = election.awaited({*outcome.voted, *outcome.without, *outcome.withdrawn})
         until = f"; the deadline is {election.deadline:%Y-%m-%d %H:%M %Z}" if election.deadline else ""
         rows += [[party, "late", f"no valid ballot when the votes were counted{until}", ""] for party in late]
+    rows += [
+        [party, "counted" if shown else "arrived", "", size(outcome.voted[party].bytes) if shown else ""]
+        for party in flagged_first(subject, counted)
+    ]
     others = {
         "abstained": len(outcome.voted) - len(counted),
         "spoiled": len(outcome.spoiled),
@@ -69,7 +74,8 @@ def who(subject: Subject) -> Section:
     if outcome.spoiled:
         blocks.append(
             Notice(
-                "A spoiled ballot does not count. Ask its party to cast again, then tally again.",
+                "A spoiled ballot does not count. If a party sent it, ask that party to cast again, then tally again. "
+                "A file that no party sent can be removed from the box.",
                 "warning",
                 plural(len(outcome.spoiled), "ballot") + " spoiled",
             )
@@ -79,12 +85,16 @@ def who(subject: Subject) -> Section:
         columns, rows = ["party", "ballot", "size"], [[party, what, sent] for party, what, _, sent in rows]
     if not shown:
         columns, rows = columns[:-1], [row[:-1] for row in rows]
-    blocks.append(Table("Ballots", columns, rows))
+    blocks.append(capped(Table("Ballots", columns, rows)))
     if election is None:
         blocks.append("The roster is not known here: add --election to list the parties that have not voted.")
     elif not election.roster:
         blocks.append("The election has no roster, so any party may vote, and none is missing.")
     return Section(title, blocks)
+
+
+def _reason(text: str) -> str:
+    return printable(text).replace("`", "")
 
 
 def contributions(subject: Subject) -> Section:
@@ -100,29 +110,39 @@ def contributions(subject: Subject) -> Section:
     blocks: list[Block] = []
     shown = [p for p, b in outcome.voted.items() if b.abstained is None and (p in counts or p in agreement)]
     if shown and subject.states_rows:  # a party that is not in the table has abstained
-        blocks.append(_table(subject, shown, counts, agreement, shares, where))
+        blocks.append(capped(_table(subject, flagged_first(subject, shown), counts, agreement, shares, where)))
     if alone and subject.tested is not None:
         blocks.append("The accuracy alone is that of the party's own model, which the outcome keeps as a member.")
     if counts and len(outcome.classes) <= MOST_CLASSES:
         columns = ["party", *map(str, outcome.classes)]
-        rows = [[party, *map(row_count, each)] for party, each in counts.items()]
+        rows = [[party, *map(row_count, counts[party])] for party in flagged_first(subject, counts)]
         note = f"Numbers from 1 to {FEW_ROWS - 1} are not stated, and totals that would reveal them are rounded."
         table = Table("Rows of each class at each party", columns, rows, note=note)
-        blocks.append(Details("Rows of each class", [table]))
+        blocks.append(Details("Rows of each class", [capped(table)]))
     if subject.benefits and subject.states_rows:
-        blocks.append(benefit_table(subject.benefits))
-    sections = [] if (found := read_appraisal(subject.folder)) is None else [Section(APPRAISED, blocks_of(found))]
-    brought = [*blocks, *_influence(subject), *_unknown(subject, bool(counts), bool(agreement))]
+        blocks.append(capped(benefit_table(subject.benefits)))
+    found = read_appraisal(subject.folder)
+    sections = [] if found is None else [Section(APPRAISED, _appraised(found))]
+    influence = subject.outcome.influence if subject.states_rows else None  # at L2 the list shows who abstained
+    known = bool(agreement) or (influence is not None and any(one.agreement is not None for one in influence.parties))
+    brought = [*blocks, *_influence(influence), *_unknown(subject, bool(counts), known)]
     return Section(title, brought, sections)
 
 
-def _influence(subject: Subject) -> list[Block]:
-    """What the labels would have been without each party; not at L2, where the list shows who abstained."""
-    found = subject.outcome.influence
-    if found is None or not subject.states_rows:
+def _appraised(found: Appraisal) -> list[Block]:
+    """The appraisal; without its picture if that would have a bar for each of very many parties."""
+    blocks = [capped(each) if isinstance(each, Table) else each for each in blocks_of(found)]
+    return blocks if len(found.parties) <= MOST_PARTIES else [b for b in blocks if not isinstance(b, Figure)]
+
+
+def _influence(found: Influence | None) -> list[Block]:
+    """What the labels would have been without each party."""
+    if found is None:
         return []
-    table = [] if not found.parties else [Table(*influence_table(found, most=len(found.parties)))]
-    return [*table, *influence_lines(found)]
+    if len(found.parties) > MOST_PARTIES:
+        found = replace(found, parties=tuple(sorted(found.parties, key=lambda one: not one.flagged)))
+    table = Table(*influence_table(found, most=len(found.parties)), note=LEGEND)
+    return [*([capped(table)] if found.parties else []), *influence_lines(found, most=MOST_FLAGGED)]
 
 
 def _table(
@@ -140,14 +160,14 @@ def _table(
         "rows": {party: _total(each) for party, each in counts.items()},
         "classes without rows": {party: _lacking(subject, each) for party, each in counts.items()},
         "share of decisions": {party: percent(share) for party, share in shares.items()},
-        "agrees with the outcome": {party: percent(share) for party, share in agreement.items()},
+        "rows where its model agrees": {party: percent(share) for party, share in agreement.items()},
         f"{outcome.target.metrics[name]} alone": {party: score(name, each[name]) for party, each in alone.items()},
     }
     known = {heading: values for heading, values in columns.items() if values}
     rows = [[party, *(values.get(party, "–") for values in known.values())] for party in shown]
     note = "" if not agreement else (
         f"Measured on {where}. The share of decisions is a party's part of all weights, mean over the rows; "
-        "agreement is the share of rows for which the party's own model predicts what the outcome predicts."
+        "its model agrees on a row if it predicts what the outcome predicts."
     )  # fmt: skip
     return Table("Parties whose ballots count", ["party", *known], rows, note=note)
 

@@ -12,10 +12,11 @@ from ...types import Array
 from .. import figures
 from ..curves import Curves, curves
 from ..grouping import group
-from ..groups import Groups, evaluate_by
+from ..groups import Groups
 from ..metrics import Metrics, mean, summarize
 from ..page import Block, Details, Figure, Figures, Notice, Section, Table, render_blocks
 from ..text import FEW_ROWS, plural, score
+from .comparison import comparison_table
 from .subject import Subject, Tested
 
 MOST_CLASSES = 20
@@ -38,19 +39,20 @@ MEANINGS = {
 def quality(subject: Subject) -> Section:
     tested = subject.visible_test
     if tested is None:
-        return Section("Quality", _unknown(subject))
+        return Section("Quality", [*_unknown(subject), *_simulated(subject)])
     blocks: list[Block] = [
         f"{plural(tested.rows, 'labelled row')} of {tested.source}, predicted by the final model. Intervals are 95 % "
         "bootstrap intervals: they show the chance in drawing these rows, not in training the model.",
         _metrics(tested.metrics, f"Metrics on {plural(tested.rows, 'row')}"),
         _comparison(subject, tested),
+        *_simulated(subject),
         *_small_classes([tested.metrics]),
     ]
     drawn = curves(tested.metrics.target, tested.probabilities, tested.y)
     blocks += [*classes(tested.metrics), *plots(drawn, tested.metrics), *confusion(tested.metrics)]
     sections, room = [], GROUP_BYTES
-    for column, cells in tested.columns.items():
-        section, room = _groups(tested, column, cells, room)
+    for by in tested.groups:
+        section, room = _groups(tested, by, room)
         sections.append(section)
     return Section("Quality", blocks, sections)
 
@@ -111,11 +113,17 @@ def _comparison(subject: Subject, tested: Tested) -> Table:
     rows += [row(what, dict(values)) for what, values in subject.baselines.items()]
     if target.exclusive:
         rows.append(row("always the shares of the classes", summarize(target, _constant(tested), tested.y)))
-    note = "" if subject.baselines else (
-        "A model of pooled data is not known here; oneballot compare measures it, and other methods, where all rows "
-        "may be on one machine."
+    note = "" if subject.baselines or subject.comparison else (
+        "A model of pooled data is not known here; oneballot compare --out measures it, and other methods, where all "
+        "rows may be on one machine. Add what it writes with --comparison FILE."
     )  # fmt: skip
     return Table("Against baselines", ["model", *columns.values()], rows, note=note, emphasis=[0])
+
+
+def _simulated(subject: Subject) -> list[Block]:
+    """Other methods, where figures about parties' rows may be stated without noise."""
+    found = subject.comparison
+    return [comparison_table(found, subject.outcome.target)] if found is not None and subject.states_rows else []
 
 
 def classes(metrics: Metrics, *, support: bool = True) -> list[Block]:
@@ -152,10 +160,9 @@ def plots(drawn: Curves, metrics: Metrics, of: str = "") -> list[Block]:
     return [Figures(found)] if found else []
 
 
-def _groups(tested: Tested, column: str, cells: Array, room: int) -> tuple[Section, int]:
+def _groups(tested: Tested, by: Groups, room: int) -> tuple[Section, int]:
     """The metrics of each value of a column, and the curves of each; and how many bytes are left of `room`."""
-    target = tested.metrics.target
-    by = evaluate_by(target, tested.probabilities, tested.y, cells, column, whole=tested.metrics)
+    target, column = tested.metrics.target, by.column
     first = next(iter(target.metrics))
     few = any(each.small for each in by.groups)
     rows = [
@@ -165,12 +172,15 @@ def _groups(tested: Tested, column: str, cells: Array, room: int) -> tuple[Secti
     rows.append(_group_row("all rows", by.whole, f"{by.whole.rows:,}", target))
     heading = ["value", "rows", *target.columns.values(), f"95 % interval of {target.metrics[first]}"]
     blocks: list[Block] = [Table(f"Metrics by {column}", heading, rows, emphasis=[len(rows) - 1])]
+    said = by.useless_sentence()
+    blocks += [f"{said[:1].upper()}{said[1:]}."] if said else []
+    blocks += by.sentences(exact=False)
     if few:
         text = f"Figures of fewer than {FEW_ROWS} rows say little and may point at single people, so they are not here."
         blocks.append(Notice(f"{text} The numbers of rows of the others are rounded.", "warning"))
     if first in by.whole.intervals and by.ranked:
         blocks.append(Figure(figures.groups(by, first), "Each value with its 95 % interval; dotted: all rows."))
-    details, room = _details(tested, by, group(cells)[1], room)
+    details, room = _details(tested, by, group(tested.columns[column])[1], room)
     blocks += [*([] if few else _small_classes(each.metrics for each in by.groups)), *details]
     if len(details) < sum(not each.small for each in by.groups):
         text = f"Curves and classes are shown for {plural(len(details), 'value')} only, to keep this page small."

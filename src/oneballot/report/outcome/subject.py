@@ -19,8 +19,10 @@ from ...privacy.charges import Charges
 from ...server.outcome import Outcome
 from ...types import Array
 from ..grouping import group_columns
+from ..groups import Groups, evaluate_by
 from ..metrics import Metrics, evaluate, summarize
 from .benefits import BenefitFile
+from .comparison import ComparisonFile
 
 MOST_PREDICTIONS = 50_000_000
 """Above so many numbers the predictions of the parties' own models are left out."""
@@ -56,13 +58,19 @@ class Tested:
         target = self.metrics.target
         return {party: summarize(target, predicted, self.y) for party, predicted in self.members.items()}
 
+    @cached_property
+    def groups(self) -> list[Groups]:
+        """The metrics of each value of the columns."""
+        target, found, y = self.metrics.target, self.probabilities, self.y
+        return [evaluate_by(target, found, y, cells, name, whole=self.metrics) for name, cells in self.columns.items()]
+
 
 @dataclass(frozen=True)
 class Subject:
     """What a report is about. `secret`: the page is for the server alone, so it may show what has no noise.
 
     baselines: metrics of other models on the same rows, by what they are. benefits: what parties measured on their own
-    rows. command: how the report was made.
+    rows. comparison: other methods in a simulation. command: how the report was made.
     """
 
     outcome: Outcome
@@ -72,6 +80,7 @@ class Subject:
     tested: Tested | None = None
     baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     benefits: Sequence[BenefitFile] = ()
+    comparison: ComparisonFile | None = None
     command: str = ""
     secret: bool = False
 
@@ -109,6 +118,9 @@ class Subject:
 
     def with_benefits(self, benefits: Sequence[BenefitFile]) -> Subject:
         return replace(self, benefits=benefits)
+
+    def with_comparison(self, comparison: ComparisonFile) -> Subject:
+        return replace(self, comparison=comparison)
 
     def made_by(self, command: str) -> Subject:
         return replace(self, command=command)

@@ -15,6 +15,7 @@ from ...errors import OneBallotError
 from ...server import log
 from ..page import Block, Commands, Facts, Notice, Section, Table, render_page, save
 from ..text import percent, plural, size
+from .cap import capped, flagged_first
 from .headline import headline
 from .parties import contributions, who
 from .privacy import privacy
@@ -181,8 +182,9 @@ def reproduce(subject: Subject) -> Section:
             "new noise, gives another model, and is charged: its epsilon is added to the ledger."
         )
     if outcome.voted:
-        rows = [[party, ballot.digest, ballot.casts] for party, ballot in outcome.voted.items()]
-        blocks.append(Table("Digests of the ballots", ["party", "digest", "casts"], rows))
+        voted = outcome.voted
+        rows = [[party, voted[party].digest, voted[party].casts] for party in flagged_first(subject, voted)]
+        blocks.append(capped(Table("Digests of the ballots", ["party", "digest", "casts"], rows)))
     return Section("How to reproduce it", blocks)
 
 

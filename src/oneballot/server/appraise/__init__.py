@@ -84,7 +84,7 @@ def _check(election: Election, outcome: Outcome, y: Array, *, refit: bool, serve
             "`oneballot tally --out` wrote"
         )
     if not election.target.exclusive:
-        raise ElectionError("several labels per row: only outcomes with one class per row can be appraised")
+        raise ElectionError(f"{election.target.phrase}: only outcomes with one class per row can be appraised")
     if not len(y):
         raise DataError("there are no labelled validation rows, so nothing shows what a party adds")
     if election.level == "L1" and not server_only:

@@ -6,13 +6,28 @@ shares. What they may open is decided by `openings`: the difference to every ear
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import dataclass
+
 from ...election.election import Election
-from ...election.tallies import SIDES
+from ...election.tallies import SIDES, least_ballots
 from ...errors import ElectionError
 from ..outcome import Outcome
 
 
-def explain_withdrawal(election: Election, outcome: Outcome, party: str) -> str:
+@dataclass(frozen=True)
+class Places:
+    """The names in the commands for the servers: files and folders that are known here, or what to put in their place.
+
+    What each server writes is in at-a and at-b, as in docs/two-tallies.md.
+    """
+
+    election: str = "election.toml"
+    box: str = "BOX"
+    outcome: str = "OUTCOME"
+
+
+def explain_withdrawal(election: Election, outcome: Outcome, party: str, places: Places | None = None) -> str:
     """Why `oneballot withdraw` cannot do it, whether the servers may open the total without the party, and how."""
     assert election.tallies is not None
     tallies, counted = election.tallies, _counted(outcome)
@@ -20,11 +35,11 @@ def explain_withdrawal(election: Election, outcome: Outcome, party: str) -> str:
         return (
             f"{party} abstained, so no number of it is in the total, and the servers would give the same partials again"
         )
-    left, least = len(counted) - 1, max(tallies.min_difference, election.quorum)
+    left, least = len(counted) - 1, least_ballots(election)
     sentences = [
         f"with two tallies no one can subtract the ballot of {party} from the total, because no server can read it. "
         "Each server makes its partial again without it, and the partials open a new total:",
-        *commands(outcome, party),
+        *commands(outcome, party, places or Places()),
     ]
     if left < least:
         sentences.append(
@@ -33,8 +48,9 @@ def explain_withdrawal(election: Election, outcome: Outcome, party: str) -> str:
     elif tallies.min_difference > 1:
         sentences.append(
             f"They will refuse it while {party} is the only change, since the difference of the two totals would be "
-            f"its ballot. At least {tallies.min_difference} ballots must differ (min_difference): let "
-            f"{tallies.min_difference - 1} more leave (repeat --without) or arrive at the same time."
+            f"its ballot. At least {tallies.min_difference} parties must be in one of them alone (min_difference): let "
+            f"{tallies.min_difference - 1} more leave (repeat --without) or arrive at the same time. One that casts "
+            "again is in both and does not count."
         )
     if election.guarantee is not None:
         spent = outcome.ledger.drawn >= tallies.openings
@@ -44,16 +60,18 @@ def explain_withdrawal(election: Election, outcome: Outcome, party: str) -> str:
     return "\n".join(sentences)
 
 
-def commands(outcome: Outcome, party: str) -> list[str]:
+def commands(outcome: Outcome, party: str, places: Places) -> list[str]:
     """What the two servers, and then one of them, run to leave a party out, beside those left out before."""
-    without = " ".join(f"--without {name}" for name in sorted({*outcome.without, party}))
-    share = "  oneballot tally election.toml --from BOX --out at-{0} --share {0} " + without
-    lists = [f"{share.format(side)}  # at server {side}" for side in SIDES]
+    file, box, out = (shlex.quote(each) for each in (places.election, places.box, places.outcome))
+    without = " ".join(f"--without {shlex.quote(name)}" for name in sorted({*outcome.without, party}))
+    share = {side: f"  oneballot tally {file} --from {box} --out at-{side} --share {side} {without}" for side in SIDES}
+    lists = [f"{share[side]}  # at server {side}" for side in SIDES]
     partials = [
-        f"{share.format(side)} --other ballots-{other}.json  # at server {side}"
-        for side, other in zip(SIDES, "ba", strict=True)
+        f"{share[side]} --other at-{other}/ballots-{other}.json  # at server {side}, with the list of {other}"
+        for side, other in zip(SIDES, reversed(SIDES), strict=True)
     ]
-    return [*lists, *partials, "  oneballot combine at-a/partial-a at-b/partial-b --out OUTCOME"]
+    combined = f"  oneballot combine at-a/partial-a at-b/partial-b --out {out} --election {file}"
+    return [*lists, *partials, combined]
 
 
 def refuse_appraisal(election: Election) -> None:

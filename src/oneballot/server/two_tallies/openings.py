@@ -6,7 +6,7 @@ saw, and one that is killed afterwards writes the same partial again. Noise is n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -72,25 +72,34 @@ class Openings:
 
 
 def check_opening(election: Election, ballots: Ballots, earlier: list[Partial], *, over_budget: bool) -> None:
-    """Raise PrivacyError if these ballots may not be opened after the earlier openings, of other ballots.
-
-    The opening of no ballots at all counts as an earlier one: everybody knows its total.
-    """
+    """Raise PrivacyError if these ballots may not be opened after the earlier openings, of other ballots."""
     assert election.tallies is not None
-    least, budget = election.tallies.min_difference, election.tallies.openings
-    for other in [frozenset[tuple[str, str]](), *(each.ballots for each in earlier)]:
-        changed = ballots ^ other
-        if len(changed) < least:
-            names = ", ".join(sorted({party for party, _ in changed}))
-            than = "an earlier opening" if other else "no ballots at all"
-            raise PrivacyError(
-                f"these ballots differ from {than} by {len(changed)} ({names}), and the difference of the totals would "
-                f"reveal them: at least {least} must differ (min_difference). Wait for more ballots."
-            )
-    number = len(earlier) + 1
-    if election.privacy.epsilon is not None and number > budget and not over_budget:
+    check_difference(ballots, [each.ballots for each in earlier], election.tallies.min_difference)
+    number, budget = len(earlier) + 1, election.tallies.openings
+    if election.guarantee is not None and number > budget and not over_budget:
         raise PrivacyError(
             f"this would be opening number {number}, but the privacy budget covers {budget}: every opening draws new "
             "noise, and costs add. Keep the existing outcome, or give --over-budget: the outcome then reports the "
             f"larger epsilon. Next time, plan for more with openings = {number} under [tallies]."
+        )
+
+
+def check_difference(ballots: Ballots, earlier: Sequence[Ballots], least: int) -> None:
+    """Raise PrivacyError unless at least `least` parties are in exactly one of these ballots and any earlier ones.
+
+    The opening of no ballots at all counts as an earlier one: everybody knows its total. A party in both is no
+    difference, even with another ballot: its numbers may be the same, and then they cancel. If `least` is 1, single
+    ballots may be opened, and there is nothing to compare.
+    """
+    for other in [frozenset[tuple[str, str]](), *earlier] if least > 1 else []:
+        now, before = ({party for party, _ in each} for each in (ballots, other))
+        if len(changed := now ^ before) >= least:
+            continue
+        again = ", ".join(sorted({party for party, _ in ballots ^ other} - changed))
+        recast = f" The new ballot of {again} may hold the same numbers, so it does not count." if again else ""
+        names = f" ({', '.join(sorted(changed))})" if changed else ""
+        raise PrivacyError(
+            f"these ballots differ from {'an earlier opening' if other else 'no ballots at all'} by {len(changed)}"
+            f"{names}, and the difference of the totals would reveal them: at least {least} must differ "
+            f"(min_difference).{recast} Wait for more ballots."
         )

@@ -137,8 +137,9 @@ class Builder:
             known, answers = self._or_abstain(probabilities)
             opinions.append(g.normalized(g.add("Pow", known, np.float64(model.power))))
             weights[i] = g.add("Mul", g.cast(answers, np.float64), weights[i])
-        if model.capped and len(weights) >= ENOUGH_PARTIES:
-            level = cap_level(g, g.add("Concat", *weights, axis=1), len(weights), float(model.rows.sum()))
+        if model.cap and len(weights) >= ENOUGH_PARTIES:
+            share = most_share(len(weights), model.cap)
+            level = cap_level(g, g.add("Concat", *weights, axis=1), len(weights), float(model.rows.sum()), share)
             weights = [g.add("Min", weight, level) for weight in weights]
         for opinion, weight in zip(opinions, weights, strict=True):
             part = g.add("Mul", opinion, weight)
@@ -229,14 +230,13 @@ class Builder:
         return g.normalized(g.add("Min", g.add("Max", scores, 1e-6), 1.0))
 
 
-def cap_level(g: Graph, weights: str, members: int, expected: float) -> str:
+def cap_level(g: Graph, weights: str, members: int, expected: float, share: float) -> str:
     """The most that one of the members may weigh in a row, `(rows, 1)`, as in `influence.cap_weights`.
 
     The sum of weights cut at a level is the least of m · level + rest_m over m, where rest_m is the weight of all but
     the m largest. So the level at which it is a total is the largest (total - rest_m) / m, and the level which is a
     share of it the smallest share · rest_m / (1 - share · m).
     """
-    share = most_share(members)
     most = math.ceil(1 / share - 1e-9)
     ordered, _ = g.several("TopK", weights, np.array([members]), outputs=2, axis=1)
     rest = g.add("CumSum", ordered, np.int64(1), reverse=1)

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from ....election.columns import Category, Date, Number
+from ....election.schema import Schema
 from ....errors import ExportError, OneBallotWarning
 from ....runtime.files import PART
 from ....server.outcome import Outcome
@@ -24,13 +26,12 @@ from ....types import Array
 from .. import SKOPS_OR_PICKLE, Exported
 from ..rows import Rows, rows_to_check
 from .columns import encoder, pandas
-from .distil import LEAST_AGREEMENT, distil
+from .distil import LEAST_AGREEMENT, WORTH_ACCEPTING, Distilled, distil
 from .estimators import as_names, native
 from .frames import frame_of
 
 TOLERANCE = 1e-5
 LOST = (
-    "Values outside a range are clipped, also where the schema refuses them; missing values are refused as before.",
     "Numbers must be numbers, and dates of a date type or ISO text: only OneBallot reads other spellings.",
     "The ballots, the ledger, the verdict and the names of the parties stay in the outcome.",
 )
@@ -77,7 +78,7 @@ def build(
         raise ExportError("scikit-learn has no Pipeline of several labels per row for this model; use --to onnx")
     steps = encoder(outcome.schema, model.features_)
     rows = rows_to_check(outcome, data)
-    student, lost = None, list(LOST)
+    student, lost = None, _list_lost(outcome.schema)
     calibrated = model.temperature_ is not None  # scikit-learn has no estimator for a temperature
     estimator = None if calibrated else native(model.model_, classes, int(np.prod(model.features_)))
     if estimator is None:
@@ -86,11 +87,9 @@ def build(
         student = distil(outcome, data)
         estimator = student.estimator
         if student.agreement < least_agreement:
-            lower, more = math.floor(100 * student.agreement) / 100, "More public" if data is not None else "Public"
             raise ExportError(
                 f"scikit-learn has no such model, so one forest was distilled from it, and {student.describe()}: below "
-                f"{100 * least_agreement:g} %. `--to onnx` writes the model itself, exactly. {more} rows (--data) "
-                f"may help; to accept this forest, add --least-agreement {lower:g}"
+                f"{100 * least_agreement:g} %. {_advise(student, given=data is not None)}"
             )
         lost.insert(
             0,
@@ -107,6 +106,31 @@ def build(
     if not hasattr(pipeline, "predict_proba"):
         lost.insert(0, "It has no probabilities: its estimator predicts classes only.")
     return Built(pipeline, checked, tuple(lost))
+
+
+def _advise(student: Distilled, *, given: bool) -> str:
+    """What to do instead of writing this student. A forest that is often wrong is not suggested."""
+    more = "More public" if given else "Public"
+    if student.agreement < WORTH_ACCEPTING:
+        return (
+            "That is no substitute for the model: use `--to onnx`, which writes the model itself, exactly. "
+            f"{more} rows (--data) may help"
+        )
+    lower = math.floor(100 * student.agreement) / 100
+    return (
+        f"`--to onnx` writes the model itself, exactly. {more} rows (--data) may help; to accept this forest, add "
+        f"--least-agreement {lower:g}"
+    )
+
+
+def _list_lost(schema: Schema | None) -> list[str]:
+    """What the outcome does with raw columns that a Pipeline does not."""
+    columns = () if schema is None else schema.columns
+    clipped = any(isinstance(column, Number | Date) and column.outside == "error" for column in columns)
+    refused = any(isinstance(column, Number | Date | Category) and not column.missing for column in columns)
+    values = "Values outside a range are clipped, although the schema refuses them." * clipped
+    missing = "Missing values are refused in the columns whose schema refuses them." * refused
+    return [text for text in (" ".join(filter(None, (values, missing))), *LOST) if text]
 
 
 def _what(outcome: Outcome) -> str:

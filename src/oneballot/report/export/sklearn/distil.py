@@ -22,7 +22,8 @@ from ..rows import rows_to_check
 from .estimators import as_names
 
 DRAWN, HELD_OUT, LEAST_GIVEN, AT_ONCE = 10_000, 2_000, 60, 2_000
-LEAST_AGREEMENT = 0.95
+LEAST_AGREEMENT, WORTH_ACCEPTING = 0.95, 0.8
+"""The default of --least-agreement, and the least that an error suggests for it."""
 MOST_WEIGHTED, FEW_FEATURES = 40_000, 20
 """The most weighted rows, and the most features of which every split looks at all: both bound the time."""
 
