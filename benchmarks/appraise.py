@@ -1,7 +1,7 @@
 """Appraisals on the digits: time for 12 parties, the rank of a party with shuffled labels, the quick proxy's rank
-correlation with refitting, and sampled against exact values.
+correlation with refitting.
 
-    python benchmarks/appraise.py [--seeds 10] [--parts time,shuffled,proxy,sampled]
+    python benchmarks/appraise.py [--seeds 10] [--parts time,shuffled,proxy]
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from oneballot.simulation import divide
 from oneballot.types import Array, Data
 
 FOREST = ob.Sklearn("ExtraTreesClassifier", {"n_estimators": 30})
+PARTS = ("time", "shuffled", "proxy")
 METHODS = {"open ensemble": ob.Ensemble(weights="open"), "fedkt": ob.FedKT()}
 
 
@@ -79,10 +80,12 @@ def measure_proxy(seeds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--parts", default="time,shuffled,proxy")
+    parser.add_argument("--parts", default=",".join(PARTS))
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     parts = given.parts.split(",")
+    if unknown := set(parts) - set(PARTS):
+        parser.error(f"--parts: {', '.join(sorted(unknown))}; expected some of {', '.join(PARTS)}")
     if "time" in parts:
         measure_time()
     if "shuffled" in parts:

@@ -48,6 +48,8 @@ METHODS: dict[str, dict[str, Any]] = {
 ATTACKS = ("shift", "one", "random", "poison")
 SPLITS = ("dirichlet:0.5", "dirichlet:0.1")
 INFLUENCES = ("claimed", "bounded")
+FAILED = "failed: "
+"""What the result of a tally begins with that raised an error; the reason follows."""
 COSTLY = 5.0
 """An attack that costs more points should put the liar first in the leave-one-out line."""
 Cell = tuple[str, str, int, str, float, int]
@@ -142,7 +144,7 @@ def run(cell: Cell, influences: Sequence[str] = INFLUENCES) -> dict[str, Any]:
             try:
                 predicted, outcome = trial.tally(influence, trial.attack(influence, name))
             except OneBallotError as error:
-                result[influence, name] = f"failed: {error}"
+                result[influence, name] = f"{FAILED}{error}"
                 continue
             accuracy = trial.accuracy(predicted)
             lines.append({"cost": result[influence, "honest"] - accuracy, "traced": trial.traced(outcome)})
@@ -178,9 +180,18 @@ def print_tables(lines: Sequence[dict[str, Any]]) -> None:
                 continue
             mean = {key: _mean([line[f"{influence}/{key}"] for line in own]) for key in ("all", "honest", "recall")}
             costs = [mean["honest"] - _mean([line[f"{influence}/{attack}"] for line in own]) for attack in ATTACKS]
-            shown = " | ".join(f"{cost:.1f}" for cost in costs)
+            shown = " | ".join("failed" if np.isnan(cost) else f"{cost:.1f}" for cost in costs)
             where = f"{name} | {parties} | {split.removeprefix('dirichlet:')} | {share:.0%} | {method} | {influence}"
             print(f"| {where} | {mean['all']:.1f} | {shown} | {mean['recall']:.0f} |")
+    print_failures(lines)
+
+
+def print_failures(lines: Sequence[dict[str, Any]]) -> None:
+    """Which tallies failed, and why. A mean over the others would hide it."""
+    for line in lines:
+        for key, value in line.items():
+            if isinstance(value, str) and value.startswith(FAILED):
+                print(f"\n{', '.join(map(str, line['cell']))}, {key}: {value}")
 
 
 def print_firsts(lines: Sequence[dict[str, Any]]) -> None:

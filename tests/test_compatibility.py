@@ -101,6 +101,7 @@ def test_a_tally_of_the_same_ballots_gives_the_same_model_and_count(name: str, v
     assert again.pop("verdict")["rows"] >= 0  # new in 0.3
     assert again.pop("about")["method"]["name"]  # new in 0.5
     assert again.pop("influence")["rows"] >= 0  # new in 0.6
+    assert all(isinstance(each, str) for each in again.pop("warnings", []))  # new in 0.7
     before = json.loads((V1 / name / "outcome" / "outcome.json").read_bytes())
     if name == "fedkt-l2":  # since 0.3 an ID may have several rows, so the unit that it protects has another name
         assert (before["privacy"].pop("unit"), again["privacy"].pop("unit")) == ("row", "patient")

@@ -47,6 +47,8 @@ def test_a_tally_and_its_publication_are_in_the_log(tallied: Path) -> None:
     assert re.search(r" 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d ", printed), "the time is on one line"
     assert "The log is intact: 2 entries" in printed
     log = json.loads(oneballot("log", "outcome", "--json"))
+    for entry in log["entries"]:
+        assert f"hash {entry['number']}: {entry['hash']}\n" in printed, "a hash is on one line at any width"
     assert [entry["kind"] for entry in log["entries"]] == ["tally", "release"]
     assert log["intact"]
     assert 0 < log["entries"][0]["facts"]["seconds"] < 600

@@ -14,7 +14,9 @@ import typer.main
 from typer.testing import CliRunner
 
 import oneballot as ob
+from oneballot import plugins
 from oneballot.cli import app
+from oneballot.interfaces import Method
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(p for places in ("*.md", "docs/*.md", "docs/[rt]*/*.md", "benchmarks/*.md") for p in ROOT.glob(places))
@@ -154,6 +156,15 @@ def test_every_promise_of_security_names_tests_that_exist():
             file = path if path.endswith(".py") else file
             text = (ROOT / "tests" / file).read_text("utf-8")
             assert not name or re.search(rf"^ *def {name.rpartition('::')[2]}\(", text, re.M), f"{promise}: no {test}"
+
+
+def test_security_says_which_methods_have_no_line_of_influence():
+    text = (ROOT / "SECURITY.md").read_text("utf-8")
+    rows = re.findall(r"^\| ((?:`[a-z]+`(?:, )?)+) \| \*\*none\*\* \|", text, re.M)
+    assert len(rows) == 1
+    built_in = [name for name in plugins.names("methods") if plugins.is_built_in("methods", name)]
+    without = {name for name in built_in if plugins.find("methods", name).opinions is Method.opinions}
+    assert set(re.findall("`([a-z]+)`", rows[0])) == without
 
 
 # Versions

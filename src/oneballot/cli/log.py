@@ -42,10 +42,11 @@ def command(
             print_json({"entries": entries, "head": log.head, **facts})
         else:
             rows = [
-                [str(e.number), e.time.replace("T", " ").removesuffix("+00:00"), e.kind, _describe(e), e.hash]
+                [str(e.number), e.time.replace("T", " ").removesuffix("+00:00"), e.kind, _describe(e)]
                 for e in log.entries
             ]
-            print_table(f"The log of {outcome}", ["entry", "time (UTC)", "what", "", "hash"], rows, whole=(0, 1))
+            print_table(f"The log of {outcome}", ["entry", "time (UTC)", "what", ""], rows, whole=(0, 1))
+            print_lines(f"hash {e.number}: {e.hash}" for e in log.entries)
             if log.entries:
                 whose = {True: ", this machine's log key", False: ", not this machine's log key", None: ""}
                 known = whose[own]
@@ -70,6 +71,9 @@ def _describe(entry: Entry) -> str:
     }
     counts = [f"{len(facts[name])} {word}" for name, word in words.items() if _is_filled(facts.get(name))]
     named = [f"{name} {facts[name]}" for name in ("party", "to", "path") if isinstance(facts.get(name), str)]
+    warned = facts.get("warnings")
+    if isinstance(warned, list) and warned:
+        counts.append(plural(len(warned), "warning"))
     return ", ".join([*named, *counts, *(["the log was broken before"] if "broken" in facts else [])])
 
 

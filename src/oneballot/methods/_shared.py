@@ -80,12 +80,13 @@ def some_public_rows(ctx: Context, most: int) -> Array | None:
 
 
 def warn_where_one_party_decides(
-    weights: Array, alone: Array, parties: Sequence[str], ctx: Context, numbers: Array | None = None
+    weights: Array, gives_way: Array, parties: Sequence[str], ctx: Context, numbers: Array | None = None
 ) -> None:
-    """Name the public rows where the cap gives way, and the parties that they depend on.
+    """Name the public rows where the cap gives way to more than half of the weight, and the parties that have it.
 
     weights `(rows, parties)`, and the rows where they are not bounded. numbers: which public rows these are.
     """
+    alone = gives_way & (weights.max(axis=1, initial=0) > weights.sum(axis=1) / 2)
     if not alone.any():
         return
     first, texts = weights.argmax(axis=1), []

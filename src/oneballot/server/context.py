@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..election.checks import learner_of
 from ..election.election import Election
+from ..errors import OneBallotWarning
 from ..interfaces import Learner
 from ..party.context import PartyContext
 from ..privacy.charges import Charges
@@ -39,6 +41,12 @@ class TallyContext(PartyContext):
         self._sandbox: Sandbox | None = None
         self.compared: list[tuple[Array, Array]] = []
         """Predictions and votes on public rows, as `calibrate` received them."""
+        self.warned: list[str] = []
+        """What `warn` has said."""
+
+    def warn(self, text: str) -> None:
+        self.warned.append(text)
+        warnings.warn(f"{self.party}: {text}", OneBallotWarning, stacklevel=2)
 
     @property
     def calibrates(self) -> bool:

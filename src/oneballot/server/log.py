@@ -261,6 +261,7 @@ def _describe(outcome: Outcome) -> dict[str, Any]:
         "spoiled": dict(outcome.spoiled),
         "without": list(outcome.without),
         "withdrawn": list(outcome.withdrawn),
+        **({"warnings": list(outcome.warnings)} if outcome.warnings else {}),
     }
 
 

@@ -98,6 +98,8 @@ class Outcome(Dumpable, Shown):
     """What is known about the model without labels; None in outcomes of versions before 0.3."""
     influence: Influence | None = None
     """What each party changed, and the certificate; None before 0.6. At L1 it has no noise: not to be published."""
+    warnings: tuple[str, ...] = ()
+    """What the tally warned of; empty before 0.7. They may name parties: not to be published."""
     about: Mapping[str, Any] = field(default_factory=dict)
     """What the election says in public: name, method, learners, public rows, versions; empty before 0.5."""
 
@@ -124,6 +126,7 @@ class Outcome(Dumpable, Shown):
             **({} if self.temperature is None else {"temperature": self.temperature}),
             "verdict": None if self.verdict is None else self.verdict.describe(),
             **self._described_influence(),
+            **({"warnings": list(self.warnings)} if self.warnings else {}),
         }
 
     def _described_influence(self) -> dict[str, Any]:
@@ -148,7 +151,7 @@ class Outcome(Dumpable, Shown):
         if not rows:
             refuse_rows(self, "use published(rows=True)")
         verdict = None if self.verdict is None else self.verdict.published()
-        nobody: Any = {"voted": {}, "spoiled": {}, "without": (), "withdrawn": ()}
+        nobody: Any = {"voted": {}, "spoiled": {}, "without": (), "withdrawn": (), "warnings": ()}
         return replace(self, **nobody, count=Count(), noised=(), verdict=verdict, influence=None)
 
     def read_table(self, path: Path) -> Table:
@@ -233,6 +236,7 @@ class Outcome(Dumpable, Shown):
             "schema": None if self.schema is None else self.schema.model_dump(mode="json"),
             "verdict": None if self.verdict is None else self.verdict.describe(),
             **self._described_influence(),
+            **({"warnings": list(self.warnings)} if self.warnings else {}),
             **({"about": dict(self.about)} if self.about else {}),
         }
         text = json.dumps(index, indent=1, default=as_plain).encode()
@@ -264,6 +268,7 @@ class Outcome(Dumpable, Shown):
                 count=unflatten(unpack(read_content(folder, index["count"])), index["roll"]),
                 verdict=None if index.get("verdict") is None else Verdict.read(index["verdict"]),
                 influence=None if index.get("influence") is None else Influence.read(index["influence"]),
+                warnings=tuple(map(str, index.get("warnings", ()))),
                 about=dict(index.get("about", {})),
             )
         except FileNotFoundError as error:

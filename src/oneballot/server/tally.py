@@ -215,5 +215,6 @@ def _outcome(
         count=Count(counter.count.sums, dict(sorted(counter.count.by_party.items()))),
         noised=tuple(ctx.noised),
         verdict=verdict,
+        warnings=tuple(dict.fromkeys(ctx.warned)),
         about=describe_election(election),
     )

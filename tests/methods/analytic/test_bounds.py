@@ -102,7 +102,10 @@ def test_a_liar_is_named_with_what_does_not_count() -> None:
     with pytest.warns(ob.OneBallotWarning) as caught, TallyContext(agreed) as ctx:
         agreed.method.close(total, ctx)
     said = [str(each.message) for each in caught]
-    assert any("liar's rows of class 4 do not count" in each for each in said)
+    contradicted = [each for each in said if "contradict" in each]
+    first = "liar does not count: the other parties' sums contradict at least half of its 10 classes. Ask it to check"
+    assert any(first in each for each in contradicted)
+    assert len(contradicted) == len({each.split(" count")[0] for each in contradicted}), "one sentence for each party"
     assert any("liar declares 900,000 rows and counts for" in each for each in said)
 
 

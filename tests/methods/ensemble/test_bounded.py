@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import warnings
+
 import numpy as np
 import pytest
 
@@ -135,6 +138,21 @@ class TestElections:
         ballots.append(ob.cast(election, digits.X[eights], digits.y[eights], party="hospital-b"))
         with pytest.warns(OneBallotWarning, match=r"of \d+ public rows depend on one party.* on hospital-b \(rows \d+"):
             ob.tally(election, ballots)
+
+    def test_it_names_hardly_any_row_if_the_parties_rows_are_alike(self, digits) -> None:
+        """The cap gives way on most rows there, but to a quarter of the weight, rarely to more than half."""
+        election = ob.Election(classes=range(10), public=digits.public, learners=FEW_TREES)
+        parties = divide(election.data(digits.X, digits.y), 6, "homogeneous", seed=1)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            outcome = ob.tally(election, cast_together(election, parties))
+        ensemble = outcome.model.model_
+        assert isinstance(ensemble, OpenEnsemble)
+        weights = ensemble.member_weights(digits.public)
+        share = weights.max(axis=1) / weights.sum(axis=1)
+        assert (share > most_share(6) + 1e-9).mean() > 0.5
+        named = re.findall(r"(\d+) of \d+ public rows depend on one party", " ".join(str(w.message) for w in caught))
+        assert sum(map(int, named)) == (share > 0.5).sum() < 0.02 * len(share)
 
     def test_unbounded_influence_says_what_it_risks(self, digits) -> None:
         method = ob.Ensemble(weights="open", influence="claimed")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -132,17 +132,26 @@ class Analytic(Settings):
             gram, sums = (np.sum([pair[i] for pair in kept.values()], axis=0) for i in (0, 1))
             return symmetric(gram, len(sums)) / (2 * GRID**2), sums / GRID**2
         bounded = bound(kept, self._constant)
-        for party, place in bounded.unrecognised:
-            ctx.warn(
-                f"{party}'s rows of class {ctx.classes[place]} do not count: by the sums of the other parties they, or "
-                "those of half of its classes, are of another class"
-            )
-        for party, place in bounded.alone:
-            ctx.warn(f"{party} has nearly all rows of class {ctx.classes[place]}: no other party can confirm them")
+        has = {party: int((sums[-1] > 0).sum()) for party, (_, sums) in kept.items()}
+        for party, classes in group_by_party(bounded.unrecognised, ctx.classes).items():
+            what = f"does not count: the other parties' sums contradict at least half of its {has[party]} classes"
+            if len(classes) < has[party]:
+                what = f"counts in part: the other parties' sums contradict its rows of class {', '.join(classes)}"
+            ctx.warn(f"{party} {what}. Ask it to check its labels and columns")
+        for party, classes in group_by_party(bounded.alone, ctx.classes).items():
+            ctx.warn(f"{party} has nearly all rows of class {', '.join(classes)}: no other party can confirm them")
         for party, rows in bounded.declared.items():
             if rows > SUSPICIOUS * bounded.counted[party]:
                 ctx.warn(f"{party} declares {rows:,.0f} rows and counts for {bounded.counted[party]:,.0f}")
         return bounded.totals.gram, bounded.totals.sums
+
+
+def group_by_party(found: Iterable[tuple[str, int]], classes: Sequence[object]) -> dict[str, list[str]]:
+    """The names of the classes of each party, from pairs of a party and the number of a class."""
+    named: dict[str, list[str]] = {}
+    for party, place in found:
+        named.setdefault(party, []).append(str(classes[place]))
+    return named
 
 
 plugin = Analytic

@@ -187,7 +187,11 @@ class FedKD(Settings):
         for name, share, rows in zip(names, counted, seen, strict=True):
             if share < DISAGREES * np.median(counted):
                 single = ctx.target.exclusive and np.count_nonzero(rows) == 1
-                why = "its rows are of one class" if single else "its logits differ from the others'"
+                why = (
+                    "its rows are of one class"
+                    if single
+                    else "its logits differ from the others'. Ask it to check its labels and columns"
+                )
                 ctx.warn(f"{name} counts for {share:.1%} of the rows it declares: {why}")
         weight = weights.sum(axis=0)
         return np.einsum("krc,kc->rc", clipped, weights) / np.where(weight > 0, weight, 1), weight

@@ -169,8 +169,7 @@ class Neighbours(Settings):
         weights, gives_way = combined.weights, combined.gives_way
         assert weights is not None
         assert gives_way is not None
-        alone = gives_way & (weights.max(axis=1) > weights.sum(axis=1) / 2)
-        warn_where_one_party_decides(weights, alone, votes.parties, ctx)
+        warn_where_one_party_decides(weights, gives_way, votes.parties, ctx)
         return combined.votes
 
     def _party_votes(self, count: Count, ctx: TallyContext) -> PartyVotes:

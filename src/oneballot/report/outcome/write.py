@@ -21,6 +21,7 @@ from .parties import contributions, who
 from .privacy import privacy
 from .quality import quality
 from .subject import Subject
+from .warned import insert_warnings
 
 SECRET = "do-not-publish"
 BANNER = "DO NOT PUBLISH. This page holds names, votes and counts without noise: it is for the server alone."
@@ -78,7 +79,7 @@ def render_report(subject: Subject) -> str:
         f"DO NOT PUBLISH – {title}" if subject.secret else title,
         sections,
         lead=_lead(subject),
-        notices=headline(subject),
+        notices=insert_warnings(headline(subject), subject),
         banner=BANNER if subject.secret else "",
     )
 
