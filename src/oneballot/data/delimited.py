@@ -73,7 +73,7 @@ class Dialect:
 DETECT = Dialect()
 
 
-def read_delimited(path: Path, sep: str, given: Dialect) -> tuple[dict[str, Array], Dialect]:
+def read_delimited(path: Path, sep: str, given: Dialect) -> tuple[list[tuple[str, Array]], Dialect]:
     """Columns of text, without surrounding blanks, and how the file is written. `sep` is the usual separator."""
     text, encoding = _decode(path, read_bytes(path), given.encoding)
     if (at := text.find("\0")) >= 0:
@@ -89,7 +89,7 @@ def read_delimited(path: Path, sep: str, given: Dialect) -> tuple[dict[str, Arra
     cells: Iterable[Sequence[str]] = zip(*rows, strict=True) if rows else ([] for _ in header)
     if decimal == ",":
         cells = map(_with_points, cells)
-    columns = {name: as_text_column(column) for name, column in zip(header, cells, strict=True)}
+    columns = [(name, as_text_column(column)) for name, column in zip(header, cells, strict=True)]
     return columns, Dialect(sep, decimal, encoding)
 
 
