@@ -16,7 +16,8 @@ from ..data.rows import fill_rows
 from ..errors import DataError
 from ..sparse import SparseRows, as_sparse, is_sparse
 from ..types import Array
-from .cells import MISSING, Order, Place, are_missing, as_days, as_text, days_of, days_since_1970
+from .cells import MISSING, Place, are_missing, as_text, days_of
+from .dates import Order, as_days, days_since_1970
 
 FILL = "fill it, or set missing = true for this column in the election"
 
@@ -71,7 +72,7 @@ class Date(_Column):
     kind: Literal["date"] = "date"
     range: tuple[date, date]
     order: Order = "YMD"
-    """The order of day, month and year. Dates that start with the year are always accepted."""
+    """The order of day, month and year. Dates that start with the year, or name the month, are always accepted."""
     outside: Literal["error", "clip"] = "error"
     missing: bool = False
 
