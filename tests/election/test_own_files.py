@@ -6,16 +6,18 @@ import unicodedata
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from oneballot.data.delimited import Dialect
 from oneballot.data.read import read
 from oneballot.election.frames import encode_frame, frame_data
-from oneballot.election.infer import Choices
+from oneballot.election.infer import Choices, recognise
 from oneballot.election.mapping import FileMapping, mapping_files
 from oneballot.election.schema import Schema
 from oneballot.election.targets import Classes
 from oneballot.election.template import draft
-from oneballot.errors import DataError
+from oneballot.errors import DataError, WillNotWork
 
 AGE = {"kind": "number", "name": "Alter (Jahre)", "range": [0, 100], "outside": "clip", "missing": True}
 SCHEMA = Schema.model_validate({"label": "Befund", "columns": [AGE]})
@@ -119,3 +121,74 @@ def test_in_python_the_cure_for_a_missing_column_exists_in_python() -> None:
     assert "--map" not in str(error.value)
     with pytest.raises(DataError, match=r"df\.rename"):
         frame_data(SCHEMA, TARGET, {"age": [50], "Befund": ["krank"]}, None, None, "X")
+
+
+PLZ = Schema.model_validate(
+    {
+        "label": "y",
+        "columns": [
+            {"kind": "category", "name": "PLZ", "categories": ["01067", "04103", "80331"], "outside": "blank"}
+            | {"missing": "feature"}
+        ],
+    }
+)
+
+
+@pytest.mark.parametrize("file", ["mine.csv", "mine.xlsx", "mine.parquet"])
+def test_lost_leading_zeros_are_pointed_out(tmp_path: Path, file: str) -> None:
+    pd = pytest.importorskip("pandas")
+    path = tmp_path / file
+    frame = pd.DataFrame({"PLZ": [80331, 80331, 80331, 80331, None, 4103.0, 1067.0], "y": 1})
+    {"csv": frame.to_csv, "xlsx": frame.to_excel, "parquet": frame.to_parquet}[path.suffix[1:]](path, index=False)
+    if file == "mine.csv":  # 80331.0 is unseen as well
+        path.write_text(path.read_text("utf-8").replace(".0", ""), "utf-8")
+    table = PLZ.read(path)
+    with pytest.warns(WillNotWork) as caught:
+        PLZ.encode(table.columns, table.source)
+    (text,) = [str(each.message) for each in caught if each.category is WillNotWork]
+    assert (
+        "2 of 7 values are unseen, such as '4103'. Leading zeros are lost: write PLZ as text, such as '01067'." in text
+    )
+
+
+def test_other_unseen_values_are_not_called_lost_zeros() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        PLZ.encode({"PLZ": np.array(["80331", "80331", "80331", "80331", "999", "x"], dtype=object)}, "a.csv")
+        PLZ.encode({"PLZ": np.array(["10115"] * 6, dtype=object)}, "a.csv")
+    (text,) = [str(each.message) for each in caught if each.category is WillNotWork]
+    assert (
+        "all 6 values are unseen, such as '10115', so a model can use little or nothing of it. Is it the right" in text
+    )
+
+
+def test_quoted_decimal_commas_are_read_with_the_option_that_the_warning_names(tmp_path: Path) -> None:
+    path = put(tmp_path, "Alter (Jahre),Befund\n" + '"24,5",krank\n' * 6)
+    with pytest.warns(
+        WillNotWork, match=r"none of the 6 values is a number.* 24\.5; or state --decimal , on the command"
+    ):
+        cast(path)
+    table = SCHEMA.read(path, dialect=Dialect(decimal=","))
+    assert table["Alter (Jahre)"].tolist() == ["24.5"] * 6
+    thousands = put(tmp_path, "Alter (Jahre),Befund\n" + '"1,234",krank\n' * 6, "b.csv")
+    with pytest.warns(WillNotWork, match=r"Write numbers with a decimal point: 1234\.$"):
+        cast(thousands)
+
+
+def test_a_column_of_mostly_numbers_is_to_be_written_as_numbers() -> None:
+    texts = [f"{i / 7:.3f}" for i in range(70)] + ["<0.1"] * 15 + [f"<{i}.5" for i in range(15)]
+    (found,) = recognise({"lab": np.array(texts, dtype=object)}, "y")
+    assert found.note == (
+        "30 of 100 values are not numbers, such as '<0.1'; to use the column, write numbers for the others, or leave "
+        "those cells empty"
+    )
+
+
+def test_a_title_above_an_excel_table_is_pointed_out(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in (["Export of 3 May"], [], ["Alter (Jahre)", "PLZ", "Befund"], [54, "01067", "krank"]):
+        book.active.append(row)
+    book.save(tmp_path / "mine.xlsx")
+    with pytest.raises(DataError, match=r"'Export of 3 May', must name all columns: remove titles above it"):
+        cast(tmp_path / "mine.xlsx")

@@ -70,8 +70,10 @@ def damaged(path: Path, error: object) -> DataError:
 
 def name_columns(path: Path, names: Sequence[str]) -> list[str]:
     """The names of the columns, in Unicode's composed form. One without a name, such as the index of pandas, is named
-    by its place."""
+    by its place. Raises DataError if only the first column has one, as above a table with a title."""
     names = list(map(composed, names))
+    if len(names) > 2 and names[0] and not any(names[1:]):
+        raise DataError(f"{path}: the first row, {names[0][:40]!r}, must name all columns: remove titles above it")
     if "" in names:
         names = [name or f"unnamed {i}" for i, name in enumerate(names, start=1)]
         given = ", ".join(repr(name) for name in names if name.startswith("unnamed "))

@@ -31,6 +31,8 @@ class Place:
     def __init__(self, source: str, column: str, *, fill: bool = False) -> None:
         self.source, self.column, self.fill = source, column, fill
         self.odd: list[Odd] = []
+        self.zeros_lost = ""
+        """A category that unseen values become with leading zeros, which spreadsheets remove: 01067 for 1067."""
 
     def __str__(self) -> str:
         return f"{self.source}, column {self.column!r}"
@@ -52,21 +54,35 @@ class Place:
             raise DataError(f"{self}: {shown}{more} {what}. To fix it: {cure}.")
 
 
-def unknown_columns(source: str, rows: int, odd: Sequence[Odd]) -> Iterator[str]:
-    """A warning for each column of which the schema does not know most values, since nothing is learned from those."""
-    for each in odd:
-        if each.how != "missing" and each.count > MOSTLY * rows and rows >= LEAST_ROWS:
-            what = f"all {rows:,}" if each.count >= rows else f"{each.count:,} of {rows:,}"
-            comma = each.how == "not numbers" and re.fullmatch(r"[-+]?\d+,\d+", each.first)
-            cure = "Is it the right column, in the election's unit, spelling and language?"
-            if comma:
-                cure = f"Write numbers with a decimal point: {as_plain_number(each.first)}."
-            elif each.how == "not dates" and looks_like_date(each.first):
-                cure = "Write dates with the year first, as in 2023-05-17."
-            yield (
-                f"{source}, column {each.column!r}: {what} values are {each.how}, such as "
-                f"{printable(each.first, 40)!r}, so a model can use little or nothing of it. {cure}"
-            )
+def unknown_columns(source: str, rows: int, places: Sequence[Place]) -> Iterator[str]:
+    """A warning for each column of which the schema does not know most values, since nothing is learned from those, or
+    in which leading zeros are lost."""
+    for place in places:
+        for each in place.odd:
+            most = each.how != "missing" and each.count > MOSTLY * rows
+            if rows < LEAST_ROWS or not (most or (place.zeros_lost and each.how == "unseen")):
+                continue
+            what = f"{each.count:,} of {rows:,} values are {each.how}"
+            if each.count >= rows:
+                what = f"all {rows:,} values are {each.how}"
+                if each.how in ("not numbers", "not dates"):
+                    what = f"none of the {rows:,} values is a {each.how[4:-1]}"
+            useless = ", so a model can use little or nothing of it" if most else ""
+            yield f"{place}: {what}, such as {printable(each.first, 40)!r}{useless}. {_cure(each, place)}"
+
+
+def _cure(odd: Odd, place: Place) -> str:
+    if odd.how == "not numbers" and re.fullmatch(r"[-+]?\d+,\d+", odd.first):
+        plain = as_plain_number(odd.first)
+        option = re.search(r"\.[ct]sv\b", place.source.lower()) and plain == odd.first.replace(",", ".")
+        return (
+            f"Write numbers with a decimal point: {plain}{'; or state --decimal , on the command line' * bool(option)}."
+        )
+    if odd.how == "not dates" and looks_like_date(odd.first):
+        return "Write dates with the year first, as in 2023-05-17."
+    if odd.how == "unseen" and place.zeros_lost:
+        return f"Leading zeros are lost: write {place.column} as text, such as {place.zeros_lost!r}."
+    return "Is it the right column, in the election's unit, spelling and language?"
 
 
 def as_text(value: Any) -> str:

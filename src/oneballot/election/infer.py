@@ -198,6 +198,12 @@ def _few_categories(
     if different > most:
         if hint:
             raise _LeftOut(f"{different:,} different texts{hint}")
+        if not note and len(numbers := _parsed(present, float)) > rows // 2:
+            other = next(text for i, text in enumerate(present) if i not in numbers)
+            raise _LeftOut(
+                f"{rows - len(numbers):,} of {rows:,} values are not numbers, such as {other!r}; to use the column, "
+                "write numbers for the others, or leave those cells empty"
+            )
         if sum(len(text.split()) for text in present) >= 2 * rows:
             raise _LeftOut(f"free text: {different:,} different values; to use its words: --text {shlex.quote(name)}")
         if different > rows // 2:

@@ -139,7 +139,7 @@ class Schema(BaseModel):
         odd = tuple(each for place in places for each in place.odd)
         if odd and report:
             warnings.warn(OddValues((source,), len(blocks) * len(blocks[0]), odd), stacklevel=2)
-            for text in unknown_columns(source, len(blocks[0]), odd):
+            for text in unknown_columns(source, len(blocks[0]), places):
                 warnings.warn(text, WillNotWork, stacklevel=2)
         if len(blocks) == 1 and isinstance(self.columns[0], Tensor):
             return blocks[0]
