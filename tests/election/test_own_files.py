@@ -17,7 +17,7 @@ from oneballot.election.mapping import FileMapping, mapping_files
 from oneballot.election.schema import Schema
 from oneballot.election.targets import Classes
 from oneballot.election.template import draft
-from oneballot.errors import DataError, WillNotWork
+from oneballot.errors import DataError, OddValues, OneBallotWarning, WillNotWork
 
 AGE = {"kind": "number", "name": "Alter (Jahre)", "range": [0, 100], "outside": "clip", "missing": True}
 SCHEMA = Schema.model_validate({"label": "Befund", "columns": [AGE]})
@@ -192,3 +192,19 @@ def test_a_title_above_an_excel_table_is_pointed_out(tmp_path: Path) -> None:
     book.save(tmp_path / "mine.xlsx")
     with pytest.raises(DataError, match=r"'Export of 3 May', must name all columns: remove titles above it"):
         cast(tmp_path / "mine.xlsx")
+
+
+def test_a_warning_names_the_line_that_called_the_package() -> None:
+    frame = {"Alter (Jahre)": ["54", "x", "", "61", "999"], "Befund": ["krank", "krank", "gesund", "", "krank"]}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        encode_frame(SCHEMA, frame, "X")
+        frame_data(SCHEMA, TARGET, frame, None, None, "X")
+    assert {each.category for each in caught} == {OddValues, OneBallotWarning}
+    assert {each.filename for each in caught} == {__file__}
+
+
+@pytest.mark.parametrize("row", [{"Alter (Jahre)": 54}, {"Alter (Jahre)": "54"}, {"Alter (Jahre)": None}])
+def test_a_row_as_a_dict_is_refused_with_the_form_of_a_row(row: dict[str, object]) -> None:
+    with pytest.raises(DataError, match=r"X: 'Alter \(Jahre\)' is a single value.*: \['?(54|None)'?\], …\} or pandas"):
+        encode_frame(SCHEMA, row, "X")

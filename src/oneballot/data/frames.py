@@ -70,6 +70,13 @@ class FrameColumns(Mapping[str, Array]):
         self._names = {str(name): name for name in names if str(name) not in self.repeated}
         if self.repeated and not self._names:
             raise ambiguous_columns(source, self.repeated)
+        if isinstance(frame, Mapping) and (
+            single := [name for name in names if isinstance(frame[name], str) or not hasattr(frame[name], "__len__")]
+        ):
+            raise DataError(
+                f"{source}: {str(single[0])!r} is a single value, not a column; write a row as columns with one value: "
+                f"{{{str(single[0])!r}: [{frame[single[0]]!r}], …}} or pandas.DataFrame([row])"
+            )
         lengths = {name: len(frame[name]) for name in names} if isinstance(frame, Mapping) else {}
         if len(set(lengths.values())) > 1:
             shown = ", ".join(f"{name}: {length}" for name, length in lengths.items())

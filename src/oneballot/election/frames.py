@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from ..errors import DataError, OneBallotWarning
 from ..sparse import is_sparse
 from ..types import Array, Data
 from .cells import Place, as_label, as_text
-from .problems import Problems
+from .problems import Problems, warn_caller
 from .schema import Schema
 from .targets import Target
 
@@ -84,7 +83,7 @@ def complete(schema: Schema, target: Target, table: Table, *, empty: bool = Fals
     text = f"{table.source}: {out.sum():,} of {len(table):,} rows {'has' if out.sum() == 1 else 'have'} no {what}"
     if out.all() and not empty:
         raise DataError(f"{text}, so there is nothing to learn from")
-    warnings.warn(f"{text} and {'is' if out.sum() == 1 else 'are'} left out", OneBallotWarning, stacklevel=2)
+    warn_caller(OneBallotWarning(f"{text} and {'is' if out.sum() == 1 else 'are'} left out"))
     return replace(table, columns={name: values[~out] for name, values in table.columns.items()})
 
 

@@ -6,7 +6,6 @@ and no party's data leak through a scaler or a vocabulary.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import prod
@@ -27,7 +26,7 @@ from .cells import Place, as_text, unknown_columns
 from .columns import Column, Tensor, Text, repeated
 from .mapping import mapped
 from .near import nearest
-from .problems import Problems
+from .problems import Problems, warn_caller
 
 Columns = Mapping[str, Array]
 
@@ -138,9 +137,9 @@ class Schema(BaseModel):
         problems.raise_all()
         odd = tuple(each for place in places for each in place.odd)
         if odd and report:
-            warnings.warn(OddValues((source,), len(blocks) * len(blocks[0]), odd), stacklevel=2)
+            warn_caller(OddValues((source,), len(blocks) * len(blocks[0]), odd))
             for text in unknown_columns(source, len(blocks[0]), places):
-                warnings.warn(text, WillNotWork, stacklevel=2)
+                warn_caller(WillNotWork(text))
         if len(blocks) == 1 and isinstance(self.columns[0], Tensor):
             return blocks[0]
         width = sum(b.shape[1] for b in blocks if is_sparse(b))  # categories, words, wide LIBSVM features
