@@ -107,7 +107,7 @@ def test_new_does_not_guess_day_or_month():
 
 
 @pytest.mark.parametrize(
-    "text", ["078-05-1120", "12-34-56", "10.0.0.1", "A12-03-20", "May", "12 Marienhof", "5 mar", ""]
+    "text", ["078-05-1120", "12-34-56", "1.2.3", "10.0.0.1", "A12-03-20", "May", "12 Marienhof", "5 mar", ""]
 )
 def test_codes_and_words_do_not_look_like_dates(text):
     assert not looks_like_date(text)

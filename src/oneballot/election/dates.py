@@ -48,7 +48,7 @@ def looks_like_date(text: str) -> bool:
     if _LIKE_NAMED.match(text):
         return True
     match = _LIKE_NUMBERS.match(text)
-    if match is None:
+    if match is None or len(match[1]) == len(match[4]) == 1:  # no year, as in version 1.2.3
         return False
     small = sorted(int(number) for number in match.group(1, 3, 4) if len(number) < 4)
     return len(small) > 1 and small[0] <= 12 and small[1] <= 31
