@@ -201,8 +201,9 @@ def test_decimal_commas_in_a_file_that_is_separated_by_commas_are_pointed_out(ho
     (hospital / "c.csv").write_text("\n".join(lines), "utf-8")
     warned = " ".join(run("cast", "election.toml", "--party", "c", "--data", "c.csv", "--dry-run").stderr.split())
     first = rows(4)[0][2]
-    assert f"column 'crp': all 120 values are not numbers, such as '{first.replace('.', ',')}'" in warned
-    assert f"Write numbers with a decimal point: {first}." in warned
+    assert f"column 'crp': none of the 120 values is a number, such as '{first.replace('.', ',')}'" in warned
+    assert f"Write numbers with a decimal point: {first}; or state --decimal , on the command line." in warned
+    assert "WARNING" not in run("check", "election.toml", "--data", "c.csv", "--decimal", ",").stderr
 
 
 def test_a_strict_election_stops_at_odd_values(hospital: Path) -> None:

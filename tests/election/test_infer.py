@@ -230,6 +230,6 @@ def test_dates_in_another_order_are_pointed_out_with_the_cure():
 
     column = Date(name="seen", range=(date(2024, 1, 1), date(2024, 1, 10)), outside="clip", missing=True)
     with pytest.warns(
-        WillNotWork, match="all 6 values are not dates.*Write dates with the year first, as in 2023-05-17"
+        WillNotWork, match="none of the 6 values is a date.*Write dates with the year first, as in 2023-05-17"
     ):
         Schema(label="y", columns=(column,)).encode({"seen": objects(*["06/01/2024"] * 6)}, "a.csv")

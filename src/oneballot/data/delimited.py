@@ -51,10 +51,6 @@ class Dialect:
             raise DataError(f"the separator must be one character, such as ; or tab, not {self.sep!r}")
         if self.decimal not in (None, ".", ","):
             raise DataError(f"the decimal mark must be . or , and not {self.decimal!r}")
-        if self.decimal == "," == self.sep:
-            raise DataError(
-                "the comma cannot be both the separator and the decimal mark; write its numbers with a point"
-            )
         if self.encoding is not None:
             try:
                 "".encode(self.encoding)
@@ -73,7 +69,7 @@ class Dialect:
 DETECT = Dialect()
 
 
-def read_delimited(path: Path, sep: str, given: Dialect) -> tuple[dict[str, Array], Dialect]:
+def read_delimited(path: Path, sep: str, given: Dialect) -> tuple[list[tuple[str, Array]], Dialect]:
     """Columns of text, without surrounding blanks, and how the file is written. `sep` is the usual separator."""
     text, encoding = _decode(path, read_bytes(path), given.encoding)
     if (at := text.find("\0")) >= 0:
@@ -89,7 +85,7 @@ def read_delimited(path: Path, sep: str, given: Dialect) -> tuple[dict[str, Arra
     cells: Iterable[Sequence[str]] = zip(*rows, strict=True) if rows else ([] for _ in header)
     if decimal == ",":
         cells = map(_with_points, cells)
-    columns = {name: as_text_column(column) for name, column in zip(header, cells, strict=True)}
+    columns = [(name, as_text_column(column)) for name, column in zip(header, cells, strict=True)]
     return columns, Dialect(sep, decimal, encoding)
 
 
@@ -192,10 +188,12 @@ def _parse(path: Path, text: str, sep: str) -> tuple[list[str], list[list[str]]]
             if row:
                 rows.append([cell.strip() for cell in row])
                 if len(row) != len(header):
-                    raise DataError(
-                        f"{path}, line {lines.line_num} (row {len(rows)}): {len(row)} cells, but the header has "
-                        f"{len(header)}; cells that contain {sep!r} must be quoted{_title_hint(header)}"
-                    )
+                    cure = f"cells that contain {sep!r} must be quoted{_title_hint(header)}"
+                    if len(row) < len(header):
+                        cure = "it has too few cells, so complete or remove it"
+                    cells = f"{len(row)} cell{'s' * (len(row) != 1)}"
+                    where = f"{path}, line {lines.line_num} (row {len(rows)})"
+                    raise DataError(f"{where}: {cells}, but the header has {len(header)}; {cure}")
     except csv.Error as error:
         raise DataError(f"{path}, line {lines.line_num}: {error}; check the quotes in this line") from error
     if not header:

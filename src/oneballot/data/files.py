@@ -5,11 +5,12 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import unicodedata
 import warnings
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -68,18 +69,30 @@ def damaged(path: Path, error: object) -> DataError:
 
 
 def name_columns(path: Path, names: Sequence[str]) -> list[str]:
-    """The names of the columns. One without a name, such as the index of pandas, is named by its place.
-
-    Raises DataError if two columns have the same name.
-    """
+    """The names of the columns, in Unicode's composed form. One without a name, such as the index of pandas, is named
+    by its place. Raises DataError if only the first column has one, as above a table with a title."""
+    names = list(map(composed, names))
+    if len(names) > 2 and names[0] and not any(names[1:]):
+        raise DataError(f"{path}: the first row, {names[0][:40]!r}, must name all columns: remove titles above it")
     if "" in names:
         names = [name or f"unnamed {i}" for i, name in enumerate(names, start=1)]
         given = ", ".join(repr(name) for name in names if name.startswith("unnamed "))
         text = f"{path}: a column without a name in the header is called {given}"
         warnings.warn(text, OneBallotWarning, stacklevel=2)
-    if duplicates := [name for name, count in Counter(names).items() if count > 1]:
-        raise DataError(f"{path} has duplicate column names: {', '.join(duplicates)}; rename them")
-    return list(names)
+    return names
+
+
+def composed(name: str) -> str:
+    """The name in Unicode's composed form (NFC): macOS may write ö as o and a diaeresis."""
+    return unicodedata.normalize("NFC", name)
+
+
+def repeated_names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name for name, count in Counter(names).items() if count > 1)
+
+
+def ambiguous_columns(source: object, names: Iterable[str]) -> DataError:
+    return DataError(f"{source} has duplicate column names: {', '.join(names)}; rename them")
 
 
 def check_zip_sizes(path: Path, archive: zipfile.ZipFile) -> None:

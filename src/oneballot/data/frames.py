@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from numbers import Real
@@ -12,6 +11,7 @@ import numpy as np
 
 from ..errors import DataError, MissingExtra
 from ..types import Array
+from .files import ambiguous_columns, repeated_names
 from .read import Table
 
 _CELLS = (str, bool, np.bool_, Real, date)
@@ -32,7 +32,8 @@ def as_table(X: Any, source: str) -> Table:
     if not is_frame(X):
         lazy = "; call .collect() first" if hasattr(X, "collect") else ""
         raise DataError(f"{source}: expected a DataFrame of pandas, polars or pyarrow, not {type(X).__name__}{lazy}")
-    return Table(_Columns(X, source), source)
+    columns = FrameColumns(X, source)
+    return Table(columns, source, repeated=columns.repeated)
 
 
 def as_column(values: Any, name: str, source: str) -> Array:
@@ -57,7 +58,7 @@ def as_column(values: Any, name: str, source: str) -> Array:
     return array
 
 
-class _Columns(Mapping[str, Array]):
+class FrameColumns(Mapping[str, Array]):
     """The columns of a frame, converted on demand."""
 
     def __init__(self, frame: Any, source: str) -> None:
@@ -65,9 +66,17 @@ class _Columns(Mapping[str, Array]):
             frame = _read_stream(frame)
         self._frame, self._source, self._read = frame, source, dict[str, Array]()
         names = list(frame) if isinstance(frame, Mapping) else list(getattr(frame, "column_names", frame.columns))
-        self._names = {str(name): name for name in names}
-        if twice := [name for name, times in Counter(map(str, names)).items() if times > 1]:
-            raise DataError(f"{source} has duplicate column names: {', '.join(twice)}; rename them")
+        self.repeated = repeated_names(map(str, names))
+        self._names = {str(name): name for name in names if str(name) not in self.repeated}
+        if self.repeated and not self._names:
+            raise ambiguous_columns(source, self.repeated)
+        if isinstance(frame, Mapping) and (
+            single := [name for name in names if isinstance(frame[name], str) or not hasattr(frame[name], "__len__")]
+        ):
+            raise DataError(
+                f"{source}: {str(single[0])!r} is a single value, not a column; write a row as columns with one value: "
+                f"{{{str(single[0])!r}: [{frame[single[0]]!r}], …}} or pandas.DataFrame([row])"
+            )
         lengths = {name: len(frame[name]) for name in names} if isinstance(frame, Mapping) else {}
         if len(set(lengths.values())) > 1:
             shown = ", ".join(f"{name}: {length}" for name, length in lengths.items())

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import DataError
 from ..types import Array
 from .delimited import as_text_column
-from .files import check_zip_sizes, damaged, name_columns
+from .files import ambiguous_columns, check_zip_sizes, composed, damaged, repeated_names
 
 
 def read_npz(path: Path) -> dict[str, Array]:
@@ -24,7 +24,8 @@ def read_npz(path: Path) -> dict[str, Array]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about headers that NumPy reads nevertheless
             with zipfile.ZipFile(path) as archive:
-                name_columns(path, archive.namelist())
+                if twice := repeated_names(map(composed, archive.namelist())):
+                    raise ambiguous_columns(path, twice)
                 check_zip_sizes(path, archive)
                 for name in archive.namelist():
                     _check_header(path, archive, name)
@@ -52,7 +53,7 @@ def read_npz(path: Path) -> dict[str, Array]:
         shown = ", ".join(f"{name}: {length}" for name, length in lengths.items())
         raise DataError(f"{path}: its arrays differ in length ({shown}); each must have one entry per row")
     try:
-        return {name: _normalized(array) for name, array in columns.items()}
+        return {composed(name): _normalized(array) for name, array in columns.items()}
     except (ValueError, OverflowError) as error:  # text that is not Unicode, dates out of range
         raise damaged(path, error) from error
 

@@ -12,7 +12,7 @@ from .delimited import as_text_column
 from .files import MOST_BINARY, damaged, expanded_at_most, name_columns, too_large
 
 
-def read_parquet(path: Path) -> dict[str, Array]:
+def read_parquet(path: Path) -> list[tuple[str, Array]]:
     """Numbers, text, dates and timestamps (datetime64, UTC); booleans become text."""
     try:
         import pyarrow as pa
@@ -29,10 +29,10 @@ def read_parquet(path: Path) -> dict[str, Array]:
     except Exception as error:  # damaged bytes make pyarrow raise errors of many types
         raise damaged(path, error) from error
     names = name_columns(path, table.column_names)
-    columns: dict[str, Array] = {}
+    columns: list[tuple[str, Array]] = []
     for name, column in zip(names, table.columns, strict=True):
         try:
-            columns[name] = _as_array(pa, column)
+            columns.append((name, _as_array(pa, column)))
         except TypeError:
             raise DataError(
                 f"{path}: column {name!r} has type {column.type}; expected numbers, strings, booleans or dates, "

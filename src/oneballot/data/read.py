@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from pathlib import Path
 from ..errors import DataError, OneBallotWarning
 from ..types import Array
 from .delimited import DETECT, Dialect, read_delimited
-from .files import OPENERS
+from .files import OPENERS, ambiguous_columns, composed, repeated_names
 from .libsvm import read_libsvm
 from .npz import read_npz
 from .parquet import read_parquet
@@ -24,7 +24,7 @@ SUFFIXES = (
     ".csv, .tsv, .parquet, .npz, .xlsx, or for LIBSVM .libsvm, .svm, .txt, .t or none; "
     "CSV, TSV and LIBSVM files may be compressed (.gz, .xz, .bz2)"
 )
-_BINARY = {".parquet": read_parquet, ".npz": read_npz, ".xlsx": read_xlsx}
+_BINARY = {".parquet": read_parquet, ".xlsx": read_xlsx}
 _given: ContextVar[Mapping[Path, Dialect]] = ContextVar("_given")
 
 
@@ -33,17 +33,23 @@ class Table:
     """Named columns of equal length, and the file they came from. The first axis of every column is rows.
 
     A column is text (an object array of str), numbers (ints or floats), dates (datetime64), or an array of more axes,
-    such as images. `dialect` describes how a CSV or TSV file is written.
+    such as images. `dialect` describes how a CSV or TSV file is written. If several columns have the same name, none of
+    them is in `columns`; `repeated` lists such names.
     """
 
     columns: Mapping[str, Array]
     source: str
     dialect: Dialect = DETECT
+    repeated: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 
     def __getitem__(self, name: str) -> Array:
+        if name not in self.columns:
+            name = composed(name)  # as readers name columns
+        if name in self.repeated:
+            raise ambiguous_columns(self.source, [name])
         if name not in self.columns:
             raise DataError(f"{self.source} has no column {name!r}; it has {', '.join(self.columns)}")
         return self.columns[name]
@@ -78,25 +84,32 @@ def read(
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty; expected a table with rows")
     found = DETECT
-    columns: dict[str, Array]
+    named: Iterable[tuple[str, Array]]
     try:
         if suffix in (".csv", ".tsv"):
-            columns, found = _read_text(path, "," if suffix == ".csv" else "\t", dialect)
+            named, found = _read_text(path, "," if suffix == ".csv" else "\t", dialect)
+        elif suffix == ".npz" and not compressed:
+            named = read_npz(path).items()
         elif suffix in _BINARY and not compressed:
-            columns = _BINARY[suffix](path)
+            named = _BINARY[suffix](path)
         elif suffix in _LIBSVM:
-            columns = read_libsvm(path, features)
+            named = read_libsvm(path, features).items()
         else:
             raise DataError(f"{path}: unsupported file type; the suffix must be {SUFFIXES}")
     except MemoryError:
         raise DataError(f"{path} needs more memory than this machine has; keep fewer columns or rows") from None
-    table = Table(columns, str(path), found)
+    named = list(named)
+    repeated = repeated_names(name for name, _ in named)
+    columns = {name: values for name, values in named if name not in repeated}
+    if repeated and not columns:
+        raise ambiguous_columns(path, repeated)
+    table = Table(columns, str(path), found, repeated)
     if len(table) == 0 and not empty:
         raise DataError(f"{path} has columns ({', '.join(columns)}) but no rows")
     return table
 
 
-def _read_text(path: Path, sep: str, dialect: Dialect | None) -> tuple[dict[str, Array], Dialect]:
+def _read_text(path: Path, sep: str, dialect: Dialect | None) -> tuple[list[tuple[str, Array]], Dialect]:
     given = dialect or _given.get({}).get(path.resolve(), DETECT)
     columns, found = read_delimited(path, sep, given)
     detected = Dialect(*(None if g else f for g, f in zip(vars(given).values(), vars(found).values(), strict=True)))

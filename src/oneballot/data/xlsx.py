@@ -17,7 +17,7 @@ from .delimited import as_text_column
 from .files import check_zip_sizes, damaged, name_columns
 
 
-def read_xlsx(path: Path) -> dict[str, Array]:
+def read_xlsx(path: Path) -> list[tuple[str, Array]]:
     """The columns of the first sheet, named by its first row that is not empty. Formulas have their saved values."""
     try:
         from openpyxl import load_workbook
@@ -49,7 +49,7 @@ def read_xlsx(path: Path) -> dict[str, Array]:
     kept = [i for i in range(width) if header[i] is not None or any(row[i] is not None for row in body)]
     names = name_columns(path, ["" if header[i] is None else str(header[i]).strip() for i in kept])
     try:
-        return {name: _as_array([row[i] for row in body]) for name, i in zip(names, kept, strict=True)}
+        return [(name, _as_array([row[i] for row in body])) for name, i in zip(names, kept, strict=True)]
     except (ValueError, OverflowError) as error:  # numbers and dates out of range
         raise damaged(path, error) from error
 

@@ -1,21 +1,21 @@
-"""Cells of a table: as text, as dates, and what is reported about odd ones."""
+"""Cells of a table: as text, and what is reported about odd ones."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import date
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from ..errors import DataError, Odd, printable
 from ..types import Array
+from .dates import as_days as as_days
+from .dates import days_since_1970 as days_since_1970
+from .dates import looks_like_date
 from .number_texts import as_plain_number
 
 MISSING = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "nat", "null", "none", "?"})
-Order = Literal["YMD", "DMY", "MDY"]
-_DATE = re.compile(r"(\d{1,4})([-./])(\d{1,2})\2(\d{1,4})(?:[T ](\d{1,2}):(\d\d)(?::(\d\d)(?:\.\d+)?)?Z?)?", re.ASCII)
 MOSTLY = 0.5
 """A column is pointed out if the schema does not know a larger share of its values."""
 LEAST_ROWS = 5
@@ -31,6 +31,8 @@ class Place:
     def __init__(self, source: str, column: str, *, fill: bool = False) -> None:
         self.source, self.column, self.fill = source, column, fill
         self.odd: list[Odd] = []
+        self.zeros_lost = ""
+        """A category that unseen values become with leading zeros, which spreadsheets remove: 01067 for 1067."""
 
     def __str__(self) -> str:
         return f"{self.source}, column {self.column!r}"
@@ -52,21 +54,35 @@ class Place:
             raise DataError(f"{self}: {shown}{more} {what}. To fix it: {cure}.")
 
 
-def unknown_columns(source: str, rows: int, odd: Sequence[Odd]) -> Iterator[str]:
-    """A warning for each column of which the schema does not know most values, since nothing is learned from those."""
-    for each in odd:
-        if each.how != "missing" and each.count > MOSTLY * rows and rows >= LEAST_ROWS:
-            what = f"all {rows:,}" if each.count >= rows else f"{each.count:,} of {rows:,}"
-            comma = each.how == "not numbers" and re.fullmatch(r"[-+]?\d+,\d+", each.first)
-            cure = "Is it the right column, in the election's unit, spelling and language?"
-            if comma:
-                cure = f"Write numbers with a decimal point: {as_plain_number(each.first)}."
-            elif each.how == "not dates" and split_date(each.first):
-                cure = "Write dates with the year first, as in 2023-05-17."
-            yield (
-                f"{source}, column {each.column!r}: {what} values are {each.how}, such as "
-                f"{printable(each.first, 40)!r}, so a model can use little or nothing of it. {cure}"
-            )
+def unknown_columns(source: str, rows: int, places: Sequence[Place]) -> Iterator[str]:
+    """A warning for each column of which the schema does not know most values, since nothing is learned from those, or
+    in which leading zeros are lost."""
+    for place in places:
+        for each in place.odd:
+            most = each.how != "missing" and each.count > MOSTLY * rows
+            if rows < LEAST_ROWS or not (most or (place.zeros_lost and each.how == "unseen")):
+                continue
+            what = f"{each.count:,} of {rows:,} values are {each.how}"
+            if each.count >= rows:
+                what = f"all {rows:,} values are {each.how}"
+                if each.how in ("not numbers", "not dates"):
+                    what = f"none of the {rows:,} values is a {each.how[4:-1]}"
+            useless = ", so a model can use little or nothing of it" if most else ""
+            yield f"{place}: {what}, such as {printable(each.first, 40)!r}{useless}. {_cure(each, place)}"
+
+
+def _cure(odd: Odd, place: Place) -> str:
+    if odd.how == "not numbers" and re.fullmatch(r"[-+]?\d+,\d+", odd.first):
+        plain = as_plain_number(odd.first)
+        option = re.search(r"\.[ct]sv\b", place.source.lower()) and plain == odd.first.replace(",", ".")
+        return (
+            f"Write numbers with a decimal point: {plain}{'; or state --decimal , on the command line' * bool(option)}."
+        )
+    if odd.how == "not dates" and looks_like_date(odd.first):
+        return "Write dates with the year first, as in 2023-05-17."
+    if odd.how == "unseen" and place.zeros_lost:
+        return f"Leading zeros are lost: write {place.column} as text, such as {place.zeros_lost!r}."
+    return "Is it the right column, in the election's unit, spelling and language?"
 
 
 def as_text(value: Any) -> str:
@@ -89,32 +105,6 @@ def as_label(value: Any) -> str:
 
 def are_missing(texts: Iterable[str]) -> Array:
     return np.array([text.lower() in MISSING for text in texts], dtype=bool)
-
-
-def split_date(text: str) -> re.Match[str] | None:
-    """A date whose year has four digits and comes first or last; groups 1, 3 and 4 are its numbers."""
-    match = _DATE.fullmatch(text)
-    return match if match and (len(match[1]) == 4) != (len(match[4]) == 4) else None
-
-
-def as_days(text: str, order: Order) -> float:
-    """Days since 1970-01-01. Where the year comes first, the order is always YMD; a date with dots has its day first
-    where the order is YMD. Raises ValueError for other text."""
-    match = split_date(text)
-    if order == "YMD" and match and match[2] == ".":
-        order = "DMY"  # 17.05.2023, as in German: no country writes the month first with dots
-    if match is None or (order == "YMD" and len(match[1]) < 4):
-        raise ValueError(f"{text!r} is not a date in the order {order}")
-    first, second, third = (int(match[i]) for i in (1, 3, 4))
-    year, month, day = (third, second, first) if order == "DMY" else (third, first, second)
-    if len(match[1]) == 4:
-        year, month, day = first, second, third
-    hour, minute, seconds = (int(part or 0) for part in match.group(5, 6, 7))
-    return days_since_1970(date(year, month, day)) + (hour * 3600 + minute * 60 + seconds) / 86400
-
-
-def days_since_1970(day: date) -> int:
-    return day.toordinal() - date(1970, 1, 1).toordinal()
 
 
 def days_of(values: Array) -> Array:

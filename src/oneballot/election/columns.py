@@ -16,7 +16,8 @@ from ..data.rows import fill_rows
 from ..errors import DataError
 from ..sparse import SparseRows, as_sparse, is_sparse
 from ..types import Array
-from .cells import MISSING, Order, Place, are_missing, as_days, as_text, days_of, days_since_1970
+from .cells import MISSING, Place, are_missing, as_label, as_text, days_of
+from .dates import Order, as_days, days_since_1970
 
 FILL = "fill it, or set missing = true for this column in the election"
 
@@ -71,7 +72,7 @@ class Date(_Column):
     kind: Literal["date"] = "date"
     range: tuple[date, date]
     order: Order = "YMD"
-    """The order of day, month and year. Dates that start with the year are always accepted."""
+    """The order of day, month and year. Dates that start with the year, or name the month, are always accepted."""
     outside: Literal["error", "clip"] = "error"
     missing: bool = False
 
@@ -134,10 +135,19 @@ class Category(_Column):
             )
         place.note(absent, values, "missing")
         place.note(unknown, values, "unseen")
+        place.zeros_lost = self._with_zeros({as_label(t) for t in text[unknown]})
         if self.missing == "feature":
             codes[absent] = len(self.categories)
         rows = np.flatnonzero(codes >= 0)
         return SparseRows((np.ones(len(rows)), (rows, codes[rows])), shape=(len(codes), self.width))
+
+    def _with_zeros(self, unseen: set[str]) -> str:
+        """A category that one of these values becomes with zeros before it, if most of them become one; else empty."""
+        known = {*self.categories}
+        widths = {len(c) for c in known if c.startswith("0") and c.isdecimal()}
+        filled = [{each.zfill(width) for width in widths} & known for each in unseen if each.isdecimal()]
+        found = sorted(category for categories in filled for category in categories)
+        return found[0] if 2 * sum(map(bool, filled)) > len(unseen) else ""
 
     def draw(self, rows: int, rng: np.random.Generator) -> Array:
         return np.eye(self.width)[rng.integers(len(self.categories), size=rows)]

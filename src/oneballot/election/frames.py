@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ from ..data.rows import as_rows
 from ..errors import DataError, OneBallotWarning
 from ..sparse import is_sparse
 from ..types import Array, Data
-from .cells import Place, as_text
-from .problems import Problems
+from .cells import Place, as_label, as_text
+from .problems import Problems, warn_caller
 from .schema import Schema
 from .targets import Target
 
@@ -48,16 +48,22 @@ def frame_data(
     for name, values in given.items():
         if columns and len(values) != (rows := len(next(iter(columns.values())))):
             raise DataError(f"{table.source}: there are {rows} rows, but {len(values)} values of {name!r}")
-    schema.check_names({**table.columns, **given}, table.source)
-    table = complete(schema, target, Table(columns | given, table.source), empty=empty)
     encoded = labels = names = None
     problems = Problems()
     with problems.collected():
-        encoded = schema.encode(table.columns, table.source, fill=fill)
+        schema.check_names(table.columns, table.source, given)
+    named = not problems.found
     with problems.collected():
-        labels = encode_labels(schema, target, table)
-    with problems.collected():
-        names = schema.ids(table.columns, table.source)
+        table = complete(schema, target, Table(columns | given, table.source), empty=empty)
+    if named:
+        with problems.collected():
+            encoded = schema.encode(table.columns, table.source, fill=fill)
+    if table.columns.keys() >= set(schema.label_columns):
+        with problems.collected():
+            labels = encode_labels(schema, target, table)
+    if row_id in table.columns:
+        with problems.collected():
+            names = schema.ids(table.columns, table.source)
     problems.raise_all()
     assert encoded is not None
     assert labels is not None
@@ -77,7 +83,7 @@ def complete(schema: Schema, target: Target, table: Table, *, empty: bool = Fals
     text = f"{table.source}: {out.sum():,} of {len(table):,} rows {'has' if out.sum() == 1 else 'have'} no {what}"
     if out.all() and not empty:
         raise DataError(f"{text}, so there is nothing to learn from")
-    warnings.warn(f"{text} and {'is' if out.sum() == 1 else 'are'} left out", OneBallotWarning, stacklevel=2)
+    warn_caller(OneBallotWarning(f"{text} and {'is' if out.sum() == 1 else 'are'} left out"))
     return replace(table, columns={name: values[~out] for name, values in table.columns.items()})
 
 
@@ -94,7 +100,19 @@ def incomplete(schema: Schema, target: Target, table: Table) -> dict[str, Array]
 def encode_labels(schema: Schema, target: Target, table: Table) -> Array:
     """The table's labels as in `Data.y`."""
     place = Place(table.source, ", ".join(schema.label_columns))
-    return target.encode(schema.raw_labels(table.columns, table.source), place)
+    values = schema.raw_labels(table.columns, table.source)
+    try:
+        return target.encode(values, place)
+    except DataError as error:
+        raise DataError(f"{error}{_case_hint(target, values)}") from None
+
+
+def _case_hint(target: Target, labels: Array) -> str:
+    """How to map labels that differ from classes in the case of their letters alone; empty if none do."""
+    known = list(map(as_label, target.classes))
+    given = {as_label(label) for label in labels.ravel().tolist()} - {*known}
+    pairs = [f"{label}={name}" for label in sorted(given) for name in known if name.casefold() == label.casefold()]
+    return f" They differ in case: --label-map {shlex.quote(','.join(pairs))}" if pairs else ""
 
 
 def _labels(schema: Schema, y: Any, table: Table) -> dict[str, Array]:
@@ -146,7 +164,7 @@ def _table(schema: Schema, X: Any, source: str) -> Table:
         if hasattr(X, "to_frame"):  # a Series of pandas or polars
             raise DataError(f"{source} is a Series; expected a DataFrame, also of a single row: df.iloc[[0]], df[:1]")
         raise DataError(f"{source}: {_refusal(schema)}")
-    return as_table(X, source)
+    return schema.aligned(as_table(X, source))
 
 
 def _refusal(schema: Schema) -> str:

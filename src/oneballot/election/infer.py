@@ -18,8 +18,9 @@ import numpy as np
 
 from ..errors import DataError, OneBallotWarning
 from ..types import Array, Class
-from .cells import MISSING, Order, as_days, as_label, as_text, days_of, days_since_1970, split_date
+from .cells import MISSING, as_label, as_text, days_of
 from .columns import Category, Column, Date, Number, Tensor, Text
+from .dates import FIRST_OF_1900S, Order, as_days, days_since_1970, has_short_year, looks_like_date, split_date
 from .number_texts import number_hint
 from .schema import Columns, Schema
 
@@ -132,7 +133,10 @@ def _recognise_column(name: str, values: Array, choices: Choices) -> tuple[Colum
         return _number(name, numbers, present, len(texts), choices)
     if order := date_order(present, enough):
         days = np.array(list(_parsed(present, lambda text: as_days(text, order)).values()))
-        return _date(name, days, order, choices, len(texts))
+        column, note = _date(name, days, order, choices, len(texts))
+        if any(map(has_short_year, present)):
+            note += f"; years of two digits are 19{FIRST_OF_1900S} to 20{FIRST_OF_1900S - 1}"
+        return column, note
     return _few_categories(name, texts, present, "", choices)
 
 
@@ -185,6 +189,8 @@ def _few_categories(
     different, rows = len(set(present)), len(present)
     if sum(split_date(text) is not None for text in present) > MOSTLY * rows:
         raise _LeftOut("dates that could be day/month or month/day; write them as 2027-03-31")
+    if sum(map(looks_like_date, present)) > MOSTLY * rows:
+        raise _LeftOut("looks like dates; write 2027-03-31")
     most = MANY if different == rows else min(max(50, rows // 10), 1000)
     if choices.outwards and different > rows // 2:  # such categories are about single rows
         most = FEW
@@ -192,6 +198,12 @@ def _few_categories(
     if different > most:
         if hint:
             raise _LeftOut(f"{different:,} different texts{hint}")
+        if not note and len(numbers := _parsed(present, float)) > rows // 2:
+            other = next(text for i, text in enumerate(present) if i not in numbers)
+            raise _LeftOut(
+                f"{rows - len(numbers):,} of {rows:,} values are not numbers, such as {other!r}; to use the column, "
+                "write numbers for the others, or leave those cells empty"
+            )
         if sum(len(text.split()) for text in present) >= 2 * rows:
             raise _LeftOut(f"free text: {different:,} different values; to use its words: --text {shlex.quote(name)}")
         if different > rows // 2:

@@ -5,10 +5,9 @@ The mapping is the party's own business and no part of the election. `Schema.rea
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -17,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..data.files import ambiguous_columns, composed
 from ..data.read import Table
 from ..errors import DataError, OneBallotWarning
 from .cells import as_label
+from .near import nearest
 
 if TYPE_CHECKING:
     from .schema import Schema
@@ -61,24 +62,27 @@ class FileMapping:
 
     def apply(self, table: Table, schema: Schema) -> Table:
         """The table under the election's names. Raises DataError that lists every name that does not fit."""
-        known = [c.name for c in schema.columns] + [*schema.label_columns, *([schema.id] if schema.id else [])]
+        known = {composed(name): name for name in schema.names}
+        renamed = {composed(theirs): composed(ours) for theirs, ours in self.columns.items()}
         problems = [
-            *(f"the file has no column {name!r}{_near(name, table.columns)}" for name in self.columns
-              if name not in table.columns),
-            *(f"the election has no column {name!r}{_near(name, known)}" for name in self.columns.values()
+            *(f"the file has no column {name!r}{_near(name, table.columns)}" for name in renamed
+              if name not in table.columns and name not in table.repeated),
+            *(f"the election has no column {name!r}{_near(name, known)}" for name in renamed.values()
               if name not in known),
         ]  # fmt: skip
         if problems:
             raise DataError("\n".join(f"{table.source}: --map: {problem}" for problem in problems))
-        given = set(self.columns.values())
-        if unused := [name for name in table.columns if name in given and name not in self.columns]:
+        if twice := [name for name in renamed if name in table.repeated]:
+            raise ambiguous_columns(table.source, twice)
+        given = set(renamed.values())
+        if unused := [name for name in table.columns if name in given and name not in renamed]:
             text = f"{table.source}: its own column {', '.join(unused)} is not used, because --map names another"
             warnings.warn(text, OneBallotWarning, stacklevel=2)
-        columns = {self.columns.get(name, name): values for name, values in table.columns.items() if name not in unused}
-        for name in schema.label_columns:
+        columns = {renamed.get(name, name): values for name, values in table.columns.items() if name not in unused}
+        for name in map(composed, schema.label_columns):
             if self.labels and name in columns:
                 columns[name] = self._rename(columns[name])
-        return replace(table, columns=columns)
+        return replace(table, columns=columns, repeated=tuple(name for name in table.repeated if name not in given))
 
     def _rename(self, labels: Any) -> Any:
         ours = {as_label(theirs): name for theirs, name in self.labels.items()}
@@ -123,6 +127,6 @@ def _once(pairs: Sequence[tuple[str, str]], option: str) -> dict[str, str]:
     return dict(pairs)
 
 
-def _near(name: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(names), n=1)
-    return f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(names)}"
+def _near(name: str, names: Collection[str]) -> str:
+    near = nearest(name, names)
+    return f"; did you mean {near!r}?" if near else f"; it has {', '.join(names)}"

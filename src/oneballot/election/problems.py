@@ -1,13 +1,17 @@
-"""Collects the errors of several steps, to report them all at once."""
+"""Reports problems: the errors of several steps at once, and warnings with the user's own line."""
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from ..errors import DataError
 
 SHOWN = 20
+_PACKAGE = str(Path(__file__).parents[1])
 
 
 class Problems:
@@ -27,3 +31,11 @@ class Problems:
         if self.found:
             more = [f"… and {len(self.found) - SHOWN} more problems"] if len(self.found) > SHOWN else []
             raise DataError("\n".join(self.found[:SHOWN] + more))
+
+
+def warn_caller(warning: Warning) -> None:
+    """Warn with the line that called this package: what is inside tells a user nothing."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(warning, stacklevel=level)

@@ -6,9 +6,8 @@ and no party's data leak through a scaler or a vocabulary.
 
 from __future__ import annotations
 
-import difflib
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -17,6 +16,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..data.delimited import Dialect
+from ..data.files import ambiguous_columns, composed
+from ..data.frames import FrameColumns, as_table
 from ..data.read import Table, read
 from ..errors import DataError, ElectionError, OddValues, WillNotWork
 from ..sparse import WIDE, is_sparse, side_by_side
@@ -24,7 +25,8 @@ from ..types import Array
 from .cells import Place, as_text, unknown_columns
 from .columns import Column, Tensor, Text, repeated
 from .mapping import mapped
-from .problems import Problems
+from .near import nearest
+from .problems import Problems, warn_caller
 
 Columns = Mapping[str, Array]
 
@@ -43,8 +45,7 @@ class Schema(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         """Reject repeated columns: a label that is also a feature would leak into the prediction."""
-        names = [*self.label_columns, *([] if self.id is None else [self.id]), *(c.name for c in self.columns)]
-        if twice := repeated(names):
+        if twice := repeated(self.names):
             raise ValueError(f"a column may be used once, as label, id or feature: {', '.join(map(repr, twice))}")
         return self
 
@@ -55,7 +56,6 @@ class Schema(BaseModel):
         Name the label column, and the ID column if there is one; several label columns are those of a multi-label
         election. The frame need not hold the label. Everyone who has the election sees the ranges and categories.
         """
-        from ..data.frames import as_table
         from .infer import infer
 
         table = as_table(frame, "the DataFrame")
@@ -69,6 +69,11 @@ class Schema(BaseModel):
     @property
     def label_columns(self) -> tuple[str, ...]:
         return (self.label,) if isinstance(self.label, str) else self.label
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of features, label and ID."""
+        return *(c.name for c in self.columns), *self.label_columns, *([] if self.id is None else [self.id])
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -99,7 +104,20 @@ class Schema(BaseModel):
         """
         widths = [c.shape[0] for c in self.columns if isinstance(c, Tensor) and len(c.shape) == 1]
         table = read(path, features=widths[0] if len(widths) == 1 else None, empty=empty, dialect=dialect)
-        return mapped(table, path, self)
+        return self.aligned(mapped(table, path, self))
+
+    def aligned(self, table: Table) -> Table:
+        """The table with the schema's names for columns that differ from them in their Unicode form alone.
+
+        Raises DataError if several columns have a name that the schema uses.
+        """
+        if twice := [name for name in self.names if name in table.repeated or composed(name) in table.repeated]:
+            raise ambiguous_columns(table.source, twice)
+        ours = {composed(name): name for name in self.names if name not in table.columns}
+        theirs = {name: ours[composed(name)] for name in table.columns if composed(name) in ours} if ours else {}
+        if not theirs:
+            return table
+        return replace(table, columns={theirs.get(name, name): table.columns[name] for name in table.columns})
 
     def encode(self, columns: Columns, source: str, *, report: bool = True, fill: bool = False) -> Array:
         """Features `(rows, features)` in float32, or a single array column in its own shape and type.
@@ -109,7 +127,7 @@ class Schema(BaseModel):
         numbers that are missing or not finite become 0 where the schema does not permit them.
         """
         if missing := [c.name for c in self.columns if c.name not in columns]:
-            raise DataError(f"{source}: {self._absent(missing, columns)}{self._cure(missing)}")
+            raise DataError(f"{source}: {self._absent(missing, columns)}{self._cure(missing, columns)}")
         places, blocks, problems = [Place(source, c.name, fill=fill) for c in self.columns], [], Problems()
         for c, place in zip(self.columns, places, strict=True):
             with problems.collected():
@@ -119,9 +137,9 @@ class Schema(BaseModel):
         problems.raise_all()
         odd = tuple(each for place in places for each in place.odd)
         if odd and report:
-            warnings.warn(OddValues((source,), len(blocks) * len(blocks[0]), odd), stacklevel=2)
-            for text in unknown_columns(source, len(blocks[0]), odd):
-                warnings.warn(text, WillNotWork, stacklevel=2)
+            warn_caller(OddValues((source,), len(blocks) * len(blocks[0]), odd))
+            for text in unknown_columns(source, len(blocks[0]), places):
+                warn_caller(WillNotWork(text))
         if len(blocks) == 1 and isinstance(self.columns[0], Tensor):
             return blocks[0]
         width = sum(b.shape[1] for b in blocks if is_sparse(b))  # categories, words, wide LIBSVM features
@@ -158,10 +176,10 @@ class Schema(BaseModel):
             raise DataError(f"{source}: {self._absent([self.id], columns)} The schema needs it for the row ID.")
         return check_ids(columns[self.id], len(columns[self.id]), Place(source, self.id))
 
-    def check_names(self, columns: Columns, source: str) -> None:
-        """Raise DataError that names all columns of features, label and ID that are missing."""
+    def check_names(self, columns: Columns, source: str, given: Collection[str] = ()) -> None:
+        """Raise DataError that names all columns of features, label and ID that are neither there nor given apart."""
         labels, row_id = self.label_columns, () if self.id is None else (self.id,)
-        missing = [name for name in (*(c.name for c in self.columns), *labels, *row_id) if name not in columns]
+        missing = [name for name in self.names if name not in columns and name not in given]
         if not missing:
             return
         roles = {"the label": labels, "the row ID": row_id}
@@ -171,22 +189,21 @@ class Schema(BaseModel):
             for role, names in lacking.items()
             if names
         )
-        raise DataError(f"{source}: {self._absent(missing, columns)}{needs}{self._cure(missing)}")
+        raise DataError(f"{source}: {self._absent(missing, columns)}{needs}{self._cure(missing, columns)}")
 
-    def _cure(self, missing: Sequence[str]) -> str:
+    def _cure(self, missing: Sequence[str], columns: Columns) -> str:
         """What to do about columns that a table lacks. One that a site never measures may be empty."""
         lenient = {c.name for c in self.columns if not isinstance(c, Text | Tensor) and c.missing}
         empty = lenient.issuperset(missing)
-        names = " Other names in your file? Rename them, or use --map YOURS=OURS."
+        names = " Other names in your file? Rename them, or use --map YOURS=OURS on the command line."
+        if isinstance(columns, FrameColumns):
+            names = " Other names in your DataFrame? Rename them: df.rename(columns={'YOURS': 'OURS'})."
         return f"{names} Not measured? Add an empty column." if empty else names
 
     @staticmethod
     def _absent(missing: list[str], columns: Columns) -> str:
         close = [
-            f"{name!r} (did you mean {near[0]!r}?)"
-            if (near := difflib.get_close_matches(name, columns, n=1))
-            else repr(name)
-            for name in missing
+            f"{name!r} (did you mean {near!r}?)" if (near := nearest(name, columns)) else repr(name) for name in missing
         ]
         return f"missing column{'s' * (len(missing) > 1)} {', '.join(close)}; available: {', '.join(columns)}."
 

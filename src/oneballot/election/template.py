@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import warnings
 from collections import Counter
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from .. import plugins
 from ..data.delimited import Dialect
+from ..data.files import ambiguous_columns
 from ..data.read import Table, read
 from ..errors import DataError, ElectionError, OneBallotWarning
 from ..privacy.mechanisms import AUTO
@@ -20,6 +20,7 @@ from .cells import as_label
 from .draft_learners import fit_learners
 from .file import FORMAT, digest_of
 from .infer import DEFAULT, MAX_CLASSES, Choices, Found, as_schema, count_labels, recognise, sorted_labels
+from .near import nearest
 from .schema import Schema
 from .toml import toml_table, toml_value
 
@@ -115,6 +116,7 @@ def draft(
         text = f"{table.source} has labels that are not classes of the election: {', '.join(others[:5])}"
         warnings.warn(text, OneBallotWarning, stacklevel=2)
     found = recognise(table.columns, label, choices)
+    found += [Found(name, "left out", "several columns have this name; rename them") for name in table.repeated]
     schema = as_schema(found, label, choices.id)
     level = "L2" if 'level = "L2"' in privacy else "L0"
     private_level = next((name for name in _LEVELS if f'level = "{name}"' in privacy), "L0")
@@ -175,8 +177,10 @@ def _check_columns(table: Table, label: str, classes: Sequence[Class], choices: 
     for option, name in given:
         if name in names:
             continue
-        if near := difflib.get_close_matches(name, names, n=1):
-            raise DataError(f"{option} {name}: {table.source} has no such column; did you mean {near[0]!r}?")
+        if name in table.repeated:
+            raise ambiguous_columns(table.source, [name])
+        if near := nearest(name, names):
+            raise DataError(f"{option} {name}: {table.source} has no such column; did you mean {near!r}?")
         if option == "--label" and classes:
             continue
         if option == "--label":

@@ -77,7 +77,7 @@ def read_rows(election: Election, path: Path) -> tuple[Data, RowsUsed]:
         features=schema.columns,
         label=schema.label_columns,
         id=schema.id,
-        ignored=tuple(name for name in whole.columns if name not in named),
+        ignored=tuple(name for name in (*whole.columns, *whole.repeated) if name not in named),
         dropped={f"no {what}": int(which.sum()) for what, which in gone.items() if which.any()},
         odd=OddValues.merged([w.message for w in caught if isinstance(w.message, OddValues)]).odd,
         sha256=digest,
