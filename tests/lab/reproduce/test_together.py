@@ -122,7 +122,8 @@ def test_a_chain_with_replay_remembers_the_classes_of_earlier_parties():
     method = replace(DOSFL, steps=5, local_epochs=40)
     chain = replace(CHAINED, federation=replace(WHOLE, parties=5, split="shards:2", rows=1000), method=method)
     forgetful, replaying = run_group([chain, replace(chain, replay=True)])
-    assert isinstance(forgetful, Result) and isinstance(replaying, Result)
+    assert isinstance(forgetful, Result), forgetful
+    assert isinstance(replaying, Result), replaying
     before, after = forgetful.curves["accuracy"], replaying.curves["accuracy"]
     assert before[0] == after[0]
     assert after[-1] > before[-1] + 0.04
