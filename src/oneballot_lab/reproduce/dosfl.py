@@ -74,7 +74,7 @@ class ChainRun(_DistillationRun):
                 accuracies.append(accuracies[-1])
                 continue
             ballots.extend(simulation.ballots)
-            model = simulation.outcome.model
+            model: Model = simulation.outcome.model
             if self.replay and len(ballots) > 1:
                 model = yield from _train_on_all(first, ballots)
             accuracies.append(accuracy(model.predict_proba(test.X), test.y))
