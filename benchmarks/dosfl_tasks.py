@@ -48,7 +48,8 @@ ADDITIONS: dict[str, dict[str, Any]] = {
 }
 VARIANTS = tuple(ADDITIONS)
 PAPER_RESET = 0.2
-OPTIONS = ("steps", "epochs", "batch", "local_epochs", "local_batch", "first_rate", "learning_rate", "decay_period")
+OPTIONS = ("steps", "epochs", "batch", "local_epochs", "local_batch", "first_rate", "learning_rate", "decay",
+           "decay_period")  # fmt: skip
 
 
 def variants(settings: Settings, names: list[str], resets: list[float]) -> dict[str, Settings]:
@@ -103,6 +104,13 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--network", default="bilstm", choices=["bilstm", "textcnn"], help="for texts")
     parser.add_argument("--hidden", type=int, default=100, help="hidden units of the Bi-LSTM")
     parser.add_argument("--length", type=int, default=30, help="words of a text")
+    parser.add_argument(
+        "--one-logit", action="store_true", help="for texts of two classes: one logit, binary cross-entropy"
+    )
+    parser.add_argument("--negative-labels", action="store_true", help="permit soft labels below 0")
+    parser.add_argument(
+        "--loss-classes", default="all", choices=["all", "own"], help="classes that a party's loss compares"
+    )
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--test-rows", type=int, default=60_000)
     parser.add_argument("--device", default="auto", choices=["auto", "cuda", "cpu"])
@@ -126,7 +134,8 @@ def read(args: Any) -> tuple[Task, Settings]:
         )
         args.parties, args.rows, args.seeds = 3, min(args.rows, 1_500), min(args.seeds, 1)
     given = {name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None}
-    return make_task(args, data), replace(settings, **given)
+    chosen = {"negative_labels": args.negative_labels, "loss_classes": args.loss_classes}
+    return make_task(args, data), replace(settings, **given, **chosen)
 
 
 def make_task(args: Any, data: dict[str, np.ndarray]) -> Task:
@@ -138,7 +147,9 @@ def make_task(args: Any, data: dict[str, np.ndarray]) -> Task:
     else:
         X, X_test = X[:, : args.length], X_test[:, : args.length]
         words = {"vocabulary": len(table), "dimension": table.shape[1], "embedding": "frozen"}
-        own = {"hidden": args.hidden} if args.network == "bilstm" else {}
+        own: dict[str, Any] = {"hidden": args.hidden} if args.network == "bilstm" else {}
+        if args.one_logit:
+            own["one_logit"] = True
         name = "trec" if classes == 6 else "texts"
         network = built_in(args.network, {**words, **own}, X.shape[1:], classes, table)
     X, X_test = (part.reshape(len(part), *network.shape) for part in (X, X_test))

@@ -117,6 +117,40 @@ def test_the_batch_of_distilled_images_matches_the_papers_figures():
     assert sizes.rows[0].lines[0].experiments[0].method == ob.DOSFL.paper("mnist")
 
 
+def test_texts_are_distilled_with_settings_that_learn():
+    """One logit and labels of any sign for two classes; one sentence per class for six. Break-even rounds are the
+    paper's, with one sentence per step."""
+    for name in ("table2", "table4", "table6"):
+        for row in all_tables()[f"dosfl/{name}"].rows:
+            runs = [
+                e for line in row.lines for e in line.experiments if isinstance(getattr(e, "method", None), ob.DOSFL)
+            ]
+            if row.group in ("imdb", "sent140"):
+                assert {(r.method.batch, r.method.negative_labels, r.method.decay) for r in runs} == {(2, True, 1.0)}
+                assert all(r.learner.settings["one_logit"] for r in runs)
+            elif row.group == "trec":
+                assert {r.method.batch for r in runs} == {6}
+                assert not any(r.method.negative_labels for r in runs)
+    trec = next(row for row in all_tables()["dosfl/table2"].rows if row.group == "trec")
+    methods = {line.name: line.experiments[0].method for line in trec.lines if line.name.startswith("DOSFL, 2, ")}
+    tried = {(m.epochs, m.first_rate, m.merging) for m in methods.values()}
+    assert tried == {(e, r, how) for e, r in ((1, 1.5), (6, 0.3)) for how in ("interleaved", "averaged", "weights")}
+    assert all(m.loss_classes == ("own" if "non-IID" in name else "all") for name, m in methods.items())
+    sizes = {line.name: line for line in all_tables()["dosfl/table3"].rows[0].lines}
+    for text, weights in (("IMDB, TextCNN", 120_601), ("TREC-6, Bi-LSTM", 404_406)):
+        line = sizes[f"{text}: weights"]
+        assert line.experiments[0].method.batch == 1
+        assert line.experiments[0].run(0, "cpu").values["weights"] == line.paper.value == weights
+
+
+def test_replaying_servers_are_labelled_and_have_no_figure_of_the_paper():
+    for row in all_tables()["dosfl/figure2"].rows:
+        for line in row.lines:
+            replays = any(getattr(run, "replay", False) for run in line.experiments)
+            assert replays == ("replays" in line.name)
+            assert line.paper is None or not replays
+
+
 SHAPES = {"adult": (123,), "cod-rna": (8,), "mnist": (1, 28, 28), "chest-xray": (1, 28, 28),
           "pneumoniamnist": (1, 28, 28)}  # fmt: skip
 CLASSES = {"mnist": 10, "svhn": 10, "cifar10": 10, "cifar100": 100}

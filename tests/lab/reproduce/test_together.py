@@ -14,10 +14,11 @@ import pytest
 
 import oneballot as ob
 from oneballot.runtime.progress import report_progress_to
-from oneballot.runtime.scheduler import Job, run_each
+from oneballot.runtime.scheduler import Job, run, run_each
+from oneballot.simulation import simulate_parties
 from oneballot.types import Steps, Task, Together
 from oneballot_lab.reproduce.cells import Experiment, Failure, Result
-from oneballot_lab.reproduce.dosfl import ChainRun, InterceptionRun
+from oneballot_lab.reproduce.dosfl import ChainRun, InterceptionRun, _train_on_all
 from oneballot_lab.reproduce.experiments import ElectionRun, PeerRun
 from oneballot_lab.reproduce.run_cells import _groups, _run_group, run_one
 
@@ -105,8 +106,28 @@ def test_distillation_has_the_same_results_side_by_side():
 
 
 def test_chains_have_the_same_results_side_by_side():
-    assert_as_alone(CHAINED, replace(CHAINED, method=replace(DOSFL, masking=0.3)),
+    assert_as_alone(CHAINED, replace(CHAINED, method=replace(DOSFL, masking=0.3)), replace(CHAINED, replay=True),
                     replace(CHAINED, federation=replace(WHOLE, parties=2)))  # fmt: skip
+
+
+def test_a_server_that_replays_trains_from_the_first_weights_on_all_ballots():
+    """What a tally does, but for ballots that are for later weights."""
+    election, parties, test = CHAINED._prepare(0, "cpu")
+    simulation = simulate_parties(election, parties)
+    model = run(_train_on_all(election.on_one_machine(), simulation.ballots))
+    np.testing.assert_array_equal(model.predict_proba(test.X), simulation.probabilities(test))
+
+
+def test_a_chain_with_replay_remembers_the_classes_of_earlier_parties():
+    method = replace(DOSFL, steps=5, local_epochs=40)
+    chain = replace(CHAINED, federation=replace(WHOLE, parties=5, split="shards:2", rows=1000), method=method)
+    forgetful, replaying = run_group([chain, replace(chain, replay=True)])
+    assert isinstance(forgetful, Result), forgetful
+    assert isinstance(replaying, Result), replaying
+    before, after = forgetful.curves["accuracy"], replaying.curves["accuracy"]
+    assert before[0] == after[0]
+    assert after[-1] > before[-1] + 0.04
+    assert replaying.values["bytes"] == pytest.approx(forgetful.values["bytes"], rel=0.01)
 
 
 def test_a_chain_skips_a_party_that_abstains_unless_it_is_the_first(monkeypatch):

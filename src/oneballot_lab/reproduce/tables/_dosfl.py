@@ -21,14 +21,16 @@ MNIST_SETTINGS = (
     "epochs; pixels are standardized by a public mean and standard deviation, here those of the test set."
 )
 SOFT = (
-    "Soft resets redraw a share of each layer's variance, and soft labels are not negative: as described in the paper, "
-    "both fail (docs/dosfl.md)."
+    "On MNIST soft resets redraw a share of each layer's variance, and soft labels are not negative: as described in "
+    "the paper, both fail (docs/dosfl.md)."
 )
 TEXT = (
-    "MNIST uses soft labels and soft resets; texts use soft labels, as in the paper for IMDB. Distilled learning rates "
-    "for TextCNN start at 0.001 (paper: 0.01 on IMDB, 0.3 on Sent140) and are optimized at a rate of 0.05 (paper: "
-    "0.01), halved every 17 epochs (paper: 10): the paper's settings learned nothing in trials, and these learn little "
-    "(docs/results/dosfl.md)."
+    "Texts use soft labels, as in the paper for IMDB. IMDB and Sent140: one logit with binary cross-entropy, labels of "
+    "any sign, two sentences per step (paper: one) and a constant learning rate (paper: halved every 10 epochs). "
+    "TREC-6: six sentences per step, one per class (paper: one); parties start from the same noise, and unless a line "
+    "says otherwise the mean of the weights that their data lead to is taken (paper: interleaved steps). Its loss on "
+    "the non-IID split compares a party's own classes, except in LP-DOSFL; parties with one class abstain. E_d = 6 has "
+    "η₀ = 0.3 (paper: E_d = 1, η₀ = 1.5)."
 )
 BEST = "In brackets: the best seed, to which the difference refers. The paper prints the best of five runs."
 REDUCED_NOTE = (
@@ -41,7 +43,8 @@ OPEN = FedKT(open_vote="odds")
 @dataclass(frozen=True)
 class Setup:
     """A data set with its network. input_size: values in one distilled input. few, many: the numbers of parties in the
-    paper's columns. additions: to plain distillation, unless a table says otherwise.
+    paper's columns. additions: to plain distillation, unless a table says otherwise; unlike: further ones where each
+    party has few classes. variants: settings of further lines, by label.
     """
 
     name: str
@@ -56,6 +59,8 @@ class Setup:
     foreign: str = ""
     final: Any = None
     additions: Mapping[str, Any] = field(default_factory=dict)
+    unlike: Mapping[str, Any] = field(default_factory=dict)
+    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     substitute: str = ""
 
     def divide(self, parties: int, split: str) -> Federation:
@@ -66,6 +71,19 @@ class Setup:
 
     def chain(self, parties: int, split: str, **settings: Any) -> ChainRun:
         return ChainRun(self.divide(parties, split), replace(self.method, **settings), self.learner)
+
+    def added(self, split: str, variant: str = "") -> dict[str, Any]:
+        """The additions on this split, with those of a variant."""
+        unlike = {} if split == "IID" else self.unlike
+        return {**self.additions, **unlike, **(self.variants[variant] if variant else {})}
+
+    def lines(self, parties: int, split: str, printed: float) -> tuple[Line, ...]:
+        """DOSFL with the additions, then each variant: the paper prints one figure."""
+        return tuple(
+            best(", ".join(filter(None, (f"DOSFL, {parties}, {split}", variant))),
+                 self.election(parties, split, **self.added(split, variant)), printed)
+            for variant in ("", *self.variants)
+        )  # fmt: skip
 
     def fedavg(self, parties: int, rounds: int) -> PeerRun:
         """Section 4.2: a tenth of the parties per round, 5 epochs with batches of 10, SGD at 0.01."""
@@ -101,14 +119,23 @@ MNIST = Setup(
     (1, 28, 28), 784, 10, foreign="fashion-mnist", final=replace(LENET, epochs=60, augment=("shift",)),
     additions=RESETS,
 )  # fmt: skip
-SLOWER: dict[str, Any] = {"first_rate": 0.001, "learning_rate": 0.05, "decay_period": 17}
-TEXTCNN, BILSTM = Torch("textcnn", epochs=6), Torch("bilstm", epochs=12)
+TEXTCNN, BILSTM = Torch("textcnn", settings={"one_logit": True}, epochs=6), Torch("bilstm", epochs=12)
+TWO_CLASSES: dict[str, Any] = {"batch": 2, "negative_labels": True, "decay": 1.0}
+"""As in the code that the paper builds on, with two sentences per step; learner: one logit."""
+LONGER: dict[str, Any] = {"epochs": 6, "first_rate": 0.3}
+MERGES = {
+    "averaged": {"merging": "averaged"}, "interleaved": {"merging": "interleaved"}, "E_d = 6": LONGER,
+    "E_d = 6, averaged": {**LONGER, "merging": "averaged"},
+    "E_d = 6, interleaved": {**LONGER, "merging": "interleaved"},
+}  # fmt: skip
 IMDB = Setup("IMDB, TextCNN", Federation("imdb", 10, public="none", vocabulary="glove", tokens=200),
-            DOSFL.paper("imdb", **SLOWER), TEXTCNN, (200,), 20_000, 2, foreign="sst2")  # fmt: skip
+            DOSFL.paper("imdb", **TWO_CLASSES), TEXTCNN, (200,), 20_000, 2, foreign="sst2")  # fmt: skip
 TREC = Setup("TREC-6, Bi-LSTM", Federation("trec", 2, public="none", vocabulary="glove", tokens=30),
-             DOSFL.paper("trec6"), BILSTM, (30,), 3_000, 6, few=2, many=29)  # fmt: skip
+             DOSFL.paper("trec6", batch=6), BILSTM, (30,), 3_000, 6, few=2, many=29,
+             additions={"merging": "weights", "first_lessons": "shared"}, unlike={"loss_classes": "own"},
+             variants=MERGES)  # fmt: skip
 SENT140 = Setup("Sent140, TextCNN", Federation("sent140", 10, public="none", vocabulary="glove", tokens=200),
-               DOSFL.paper("sent140", **SLOWER), TEXTCNN, (200,), 20_000, 2, foreign="sst2")  # fmt: skip
+               DOSFL.paper("sent140", **TWO_CLASSES), TEXTCNN, (200,), 20_000, 2, foreign="sst2")  # fmt: skip
 TEXTS = (IMDB, TREC, SENT140)
 RANDOM_VECTORS = "random, frozen word vectors for GloVe's"
 

@@ -46,8 +46,13 @@ MODEL_SIZES = {
     "Sent140, Transformer": 13_151_238,
 }  # fmt: skip
 _FROZEN = {"vocabulary": 1000, "dimension": 100, "embedding": "frozen"}
-_SIZED = [replace(t, learner=replace(t.learner, settings={**t.learner.settings, **_FROZEN})) for t in TEXTS]
-_TRANSFORMER = replace(SENT140, name="Sent140, Transformer", learner=Torch("transformer", settings=_FROZEN))
+_SIZED = [
+    replace(
+        text, method=DOSFL.paper(task), learner=replace(text.learner, settings={**text.learner.settings, **_FROZEN})
+    )
+    for text, task in zip(TEXTS, ("imdb", "trec6", "sent140"), strict=True)
+]
+_TRANSFORMER = replace(_SIZED[2], name="Sent140, Transformer", learner=Torch("transformer", settings=_FROZEN))
 TABLE3 = Table(
     "dosfl/table3", "Rounds after which FedAvg has sent as much as DOSFL (2021, table 3)",
     (Row("model and message sizes", "sizes", (
@@ -84,7 +89,7 @@ def reduction(results: Sequence[Result]) -> Measured:
 def _table4_row(setup: Setup, few: tuple[float, float] | None, many: tuple[float | None, float]) -> Row:
     lines: list[Line] = []
     for parties, printed in ((setup.few, few), (setup.many, many)):
-        runs = (setup.fedavg(parties, MAX_ROUNDS), setup.election(parties, "non-IID", **setup.additions))
+        runs = (setup.fedavg(parties, MAX_ROUNDS), setup.election(parties, "non-IID", **setup.added("non-IID")))
         shown = [None if printed is None or p is None else Figure(p) for p in (printed or (None, None))]
         never = f"–: not within {MAX_ROUNDS} rounds" + ("; nor in the paper" if printed is None else "")
         lines.append(Line(f"reduction, %, {parties} parties", runs, shown[0], reduction, remark=never))
