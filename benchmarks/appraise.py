@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import oneballot as ob
+from oneballot.interfaces import Method
 from oneballot.party.cast import cast_together
 from oneballot.server.appraise import appraise
 from oneballot.simulation import divide
