@@ -30,11 +30,7 @@ REFITTED = {
 
 
 def outcome_of(
-    method: ob.Ensemble | ob.FedKT | ob.FedKD,
-    parties: int,
-    seed: int,
-    shuffled: int | None = None,
-    split: str = "dirichlet:0.5",
+    method: Method, parties: int, seed: int, shuffled: int | None = None, split: str = "dirichlet:0.5"
 ) -> tuple[ob.Election, ob.Outcome, Array, Array]:
     """An outcome on the digits, and validation rows. shuffled: the number of the party whose labels are shuffled."""
     X, y = load_digits(return_X_y=True)
