@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import oneballot as ob
+from oneballot.interfaces import Method
 from oneballot.party.cast import cast_together
 from oneballot.server.appraise import appraise
 from oneballot.simulation import divide
@@ -22,10 +23,15 @@ from oneballot.types import Array, Data
 FOREST = ob.Sklearn("ExtraTreesClassifier", {"n_estimators": 30})
 PARTS = ("time", "shuffled", "proxy")
 METHODS = {"open ensemble": ob.Ensemble(weights="open"), "fedkt": ob.FedKT()}
+REFITTED = {
+    "fedkt": ob.FedKT(),
+    "fedkd": ob.FedKD(temperature=0.0),
+    "ensemble, distilled": ob.Ensemble(weights="open", distil=True),
+}
 
 
 def outcome_of(
-    method: ob.Ensemble | ob.FedKT, parties: int, seed: int, shuffled: int | None = None, split: str = "dirichlet:0.5"
+    method: Method, parties: int, seed: int, shuffled: int | None = None, split: str = "dirichlet:0.5"
 ) -> tuple[ob.Election, ob.Outcome, Array, Array]:
     """An outcome on the digits, and validation rows. shuffled: the number of the party whose labels are shuffled."""
     X, y = load_digits(return_X_y=True)
@@ -67,8 +73,7 @@ def measure_shuffled(seeds: int) -> None:
 
 
 def measure_proxy(seeds: int) -> None:
-    methods = {"fedkt": ob.FedKT(), "ensemble, distilled": ob.Ensemble(weights="open", distil=True)}
-    for name, method in methods.items():
+    for name, method in REFITTED.items():
         found = []
         for seed in range(seeds):
             election, outcome, X, y = outcome_of(method, 6, seed)

@@ -2,8 +2,8 @@
 
 python benchmarks/influence.py [--parties 10 100] [--rows 1000] [--classes 10]
 
-In processor time, with one worker. Each party has 20 rows on average (Dirichlet, β = 0.5). FedKT trains a random forest
-of 100 trees; the open ensemble has its default learners, and two claim models a party.
+In processor time, with one worker. Each party has 20 rows on average (Dirichlet, β = 0.5). FedKT and FedKD train a
+random forest of 100 trees; the open ensemble has its default learners, and two claim models a party.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ FOREST = {"learner": ob.Sklearn("RandomForestClassifier", {"n_estimators": 100})
 METHODS: dict[str, dict[str, Any]] = {
     "FedKT": {"method": ob.FedKT(), **FOREST},
     "FedKT, plain votes": {"method": ob.FedKT(open_vote="off"), **FOREST},
+    "FedKD": {"method": ob.FedKD(temperature=0.0), **FOREST},
     "open ensemble": {"method": ob.Ensemble(weights="open")},
     "uniform ensemble": {"method": ob.Ensemble(weights="uniform"), **FOREST},
 }

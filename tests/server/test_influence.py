@@ -18,7 +18,7 @@ from oneballot.interfaces import Method
 from oneballot.party.cast import cast_together
 from oneballot.server import tally as tally_module
 from oneballot.server.context import TallyContext
-from oneballot.server.influence import Influence, measure
+from oneballot.server.influence import Influence, measure, trace
 from oneballot.server.tally import tally
 from oneballot.simulation import divide
 from oneballot.types import Array, Data
@@ -240,6 +240,22 @@ def test_what_is_unknown_is_said_with_the_reason(
     found = tally(election, cast_together(election, parties)).influence
     assert found is not None
     assert found.parties == ()
-    assert "fedkt" in found.unknown
+    assert found.unknown.startswith("fedkt has no leave-one-out line. To see what a party changed, tally without it")
     assert measure(votes([[0, 1]])).unknown == "there is only one party"
     assert Influence.read(json.loads(json.dumps(found.describe()))) == found
+
+
+def test_analytic_has_no_line_and_says_what_to_do_instead(
+    make_election: Callable[..., ob.Election], digits: object
+) -> None:
+    """Not that other settings, or without public rows rows of one's own, would give one."""
+    election = make_election(method=ob.Analytic(), learner=None)
+    parties = divide(election.data(digits.X, digits.y), 3, "homogeneous", seed=1)  # type: ignore[attr-defined]
+    outcome = tally(election, cast_together(election, parties))
+    assert outcome.influence is not None
+    assert outcome.influence.unknown.startswith("analytic has no leave-one-out line. To see what a party changed")
+    columns = [{"name": f"x{i}", "kind": "number", "range": [0, 16]} for i in range(64)]
+    schema = ob.Schema.model_validate({"label": "y", "columns": columns})
+    alone = make_election(method=ob.Analytic(), learner=None, public=None, schema=schema)
+    with TallyContext(alone) as ctx:
+        assert trace(outcome.count, ctx) == outcome.influence

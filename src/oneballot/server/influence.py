@@ -15,6 +15,7 @@ import numpy as np
 from ..agreement import agreement, compare
 from ..errors import OneBallotError
 from ..influence import Opinions
+from ..interfaces import Method
 from ..runtime.progress import track
 from ..types import Array, Count
 from .context import TallyContext
@@ -103,7 +104,7 @@ def trace(count: Count, ctx: TallyContext, rows: Array | None = None) -> Influen
         warnings.simplefilter("ignore")  # the tally has said them already
         try:
             opinions = ctx.election.method.opinions(count, ctx, rows)
-            return Influence(unknown=_why_unknown(count, ctx)) if opinions is None else measure(opinions)
+            return Influence(unknown=_why_unknown(count, ctx, rows)) if opinions is None else measure(opinions)
         except OneBallotError as error:
             return Influence(unknown=str(error))
 
@@ -207,14 +208,23 @@ def _declared(opinions: Opinions) -> Array | None:
     return opinions.declared / total if total and (opinions.declared != 1).any() else None
 
 
-def _why_unknown(count: Count, ctx: TallyContext) -> str:
-    if ctx.public is None or not len(ctx.public):
+def _why_unknown(count: Count, ctx: TallyContext, rows: Array | None) -> str:
+    method = ctx.election.method
+    if ctx.election.tallies is not None:
+        return "with two tallies nobody can read what one of them sent"
+    if not count.by_party:
+        return f"the count of {method.name} keeps only sums, so that no ballot can be left out"
+    if type(method).opinions is Method.opinions:
+        return (
+            f"{method.name} has no leave-one-out line. To see what a party changed, tally without it (--without PARTY) "
+            "and compare"
+        )
+    if rows is None and (ctx.public is None or not len(ctx.public)):
         return (
             "there are no public rows. `oneballot certify OUTCOME --election election.toml --data rows.csv` asks about "
             "rows of your own"
         )
-    if ctx.election.tallies is not None:
-        return "with two tallies nobody can read what one of them sent"
-    if not count.by_party:
-        return f"the count of {ctx.election.method.name} keeps only sums, so that no ballot can be left out"
-    return f"{ctx.election.method.name} does not say what each ballot adds with these settings"
+    return (
+        f"{method.name} cannot compare these ballots: there are several cohorts, too many votes to hold at once, or a "
+        "count of an earlier version"
+    )

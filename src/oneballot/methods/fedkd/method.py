@@ -6,6 +6,7 @@ own. The paper's noise (`gamma`) is here for comparison and does not give differ
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
@@ -14,7 +15,7 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from ...errors import ElectionError, Spoiled
-from ...influence import ENOUGH_PARTIES
+from ...influence import ENOUGH_PARTIES, Opinions
 from ...interfaces import CastSteps, Context, Model, TallyContext
 from ...settings import settings
 from ...types import (
@@ -38,6 +39,7 @@ from .._queries import choose_queries
 from .._shared import missing_classes, planned_counts, public_rows, read_class_counts
 from .bounds import bound
 from .grid import LARGEST, UNIT, ensemble, largest_logit, lower_unknown_classes
+from .opinions import MOST_LOGITS, PartyLogits
 from .passes import further_passes
 from .settings import Settings
 
@@ -124,9 +126,7 @@ class FedKD(Settings):
     def count(self, ballot: Ballot, ctx: TallyContext) -> Count:
         if ctx.level != "L0":
             return self._softened.count(ballot, ctx)
-        rows, classes = self.passes * len(public_rows(ctx)), len(ctx.classes)
-        encoded = ballot.array("levels", np.uint8, (self._grid.size(rows * classes),))
-        half_steps = self._grid.half_steps(self._grid.decode(encoded, (rows, classes)))
+        half_steps = self._read_half_steps(ballot, ctx)
         weight, length = self._read_weight(ballot, ctx), self._read_half_step(ballot)
         if self.influence == "bounded":
             return Count(by_party={ballot.party: ballot.contents})
@@ -148,6 +148,21 @@ class FedKD(Settings):
         shares = softmax(logits, axis=1) if ctx.target.exclusive else expit(logits)
         return (yield from fit_final(public, task, shares, ctx, rows % len(public_rows(ctx))))
 
+    def opinions(self, count: Count, ctx: TallyContext, rows: Array | None = None) -> Opinions | None:
+        """What each party's logits say about the public rows, while the count keeps them apart."""
+        public, classes = len(public_rows(ctx)), len(ctx.classes)
+        held = len(count.by_party) * self.passes * public * classes
+        if rows is not None or not ctx.target.exclusive or not 0 < held <= MOST_LOGITS:
+            return None
+        names = sorted(count.by_party)
+        ballots = [Ballot(name, count.by_party[name], "", None, b"") for name in names]
+        steps = [self._read_half_steps(ballot, ctx) * self._read_half_step(ballot) for ballot in ballots]
+        seen = np.array([self._read_weight(ballot, ctx) for ballot in ballots])
+        unit, noise = UNIT * (self._shared_half_step or 1), self._noise((self.passes * public, classes), ctx)
+        stacked = np.stack([each.astype(np.int32) for each in steps])
+        logits = PartyLogits(tuple(names), stacked, unit, seen, noise, self.temperature, public)
+        return logits.opinions(np.arange(public))
+
     def _ensemble(self, count: Count, ctx: TallyContext) -> tuple[Array, Array]:
         """The logits of equation 2, `(rows, classes)`, and the weight of each class in them."""
         logits, weight = self._bounded(count, ctx) if count.by_party else self._sum(count)
@@ -156,7 +171,7 @@ class FedKD(Settings):
         if missing := missing_classes(weight, ctx):
             ctx.warn(f"no party has rows of class {missing}: the final model will not know it")
         if self.gamma < inf:
-            logits += np.random.default_rng(ctx.shared_seed("noise")).laplace(scale=1 / self.gamma, size=logits.shape)
+            logits += self._noise(logits.shape, ctx)
         if ctx.target.exclusive:
             lower_unknown_classes(logits, weight)
         else:  # no row has a class that no party has
@@ -169,7 +184,7 @@ class FedKD(Settings):
 
     def _bounded(self, count: Count, ctx: TallyContext) -> tuple[Array, Array]:
         """As `_sum`, with bounds on each party from ENOUGH_PARTIES parties on; warns of parties that disagree."""
-        shape, names = (self.passes * len(public_rows(ctx)), len(ctx.classes)), sorted(count.by_party)
+        names = sorted(count.by_party)
         ballots = [Ballot(name, count.by_party[name], "", None, b"") for name in names]
         if len(ballots) < ENOUGH_PARTIES:
             total, plain = Count(), replace(self, influence="claimed")
@@ -178,9 +193,8 @@ class FedKD(Settings):
             return self._sum(total)
         logits, step = [], self._shared_half_step
         for ballot in ballots:
-            levels = self._grid.decode(np.asarray(ballot.contents["levels"]), shape)
             unit = UNIT * (step or self._read_half_step(ballot))
-            logits.append((self._grid.half_steps(levels) * unit).astype(np.float32))
+            logits.append((self._read_half_steps(ballot, ctx) * unit).astype(np.float32))
         seen = np.array([self._read_weight(ballot, ctx) for ballot in ballots])
         clipped, weights = bound(logits, seen, ctx.target.exclusive)
         counted = weights.sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
@@ -206,6 +220,16 @@ class FedKD(Settings):
         if not ctx.target.exclusive:
             return ctx.target.task, np.where((logits > 0) & (weight > 0), 1, -1)
         return "labels", logits.argmax(axis=1) if ctx.level == "L1" else ctx.decide(logits, cell="tally")
+
+    def _noise(self, shape: tuple[int, ...], ctx: TallyContext) -> Array:
+        """The paper's noise on the combined logits; 0 with gamma = inf."""
+        return np.random.default_rng(ctx.shared_seed("noise")).laplace(scale=1 / self.gamma, size=shape)
+
+    def _read_half_steps(self, ballot: Ballot, ctx: TallyContext) -> Array:
+        """The logits of a ballot in half-steps, `(rows, classes)`."""
+        shape = (self.passes * len(public_rows(ctx)), len(ctx.classes))
+        encoded = ballot.array("levels", np.uint8, (self._grid.size(math.prod(shape)),))
+        return self._grid.half_steps(self._grid.decode(encoded, shape))
 
     def _read_weight(self, ballot: Ballot, ctx: TallyContext) -> Array:
         """How much a ballot declares to weigh for each class `(classes,)`."""

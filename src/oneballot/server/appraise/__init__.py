@@ -115,8 +115,8 @@ def _choose(
         return opinions.parties, how, quick, None
     if quick is None and refitted and not refit:
         raise ElectionError(
-            f"{method.name}: there is no quick appraisal, because its ballots do not say what each party predicts "
-            "for a row. --exact trains the final model again for every coalition"
+            f"{method.name}: there is no quick appraisal, because the outcome does not keep what each party says about "
+            "a row. --exact trains the final model again for every coalition"
         )
     parties = opinions.parties if opinions is not None else _parties(outcome)
     return parties, "refit", Refits(ctx, _parts(outcome, parties, ctx, box, key), X, measure), quick
