@@ -33,7 +33,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from oneballot.election.targets import Classes, Scorer
+from oneballot.election.targets import Better, Classes, Scorer
 from oneballot.types import Array
 
 
@@ -44,6 +44,7 @@ class Grades(Classes):
     name: ClassVar[str] = "grades"
     metrics: ClassVar[Mapping[str, str]] = {"off": "mean grades off", "near": "share near", **Classes.metrics}
     columns: ClassVar[Mapping[str, str]] = {"off": "grades off", **Classes.columns}
+    compared: ClassVar[Mapping[str, Better]] = {"off": "lower", **Classes.compared}
 
     tolerance: int = 1
 
