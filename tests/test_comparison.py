@@ -8,7 +8,7 @@ import re
 import shlex
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -70,6 +70,22 @@ def test_each_round_is_tested_and_the_models_of_several_parties_are_averaged(
     assert [s.accuracy for s in result.rounds] == pytest.approx([0.2, 0.3, 0.4])
     assert [(s.up, s.down, s.bytes) for s in result.rounds] == [(100, 50, 150), (200, 100, 300), (300, 150, 450)]
     assert 0 <= result.first.seconds <= result.last.seconds < 60
+
+
+def test_a_peer_trains_the_roles_that_it_declares_whatever_the_method_needs(
+    election: ob.Election, parties: dict[str, Data]
+) -> None:
+    class Undeclared(Known):
+        def run(self, parties: Sequence[Data], ctx: TallyContext) -> Any:
+            ctx.provides("teacher")
+            return super().run(parties, ctx)
+
+    beside = replace(election, method=ob.Ensemble(weights="open"), learners={})
+    assert "final" not in beside.roles
+    rows = next(iter(parties.values()))
+    assert compare(Solo(), beside, parties, rows).last.accuracy > 0.5
+    with pytest.raises(TypeError, match="peer known requests a learner for the role 'teacher'"):
+        compare(Undeclared(), beside, parties, rows)
 
 
 def test_a_peer_result_finds_rounds_by_bytes_and_by_accuracy() -> None:

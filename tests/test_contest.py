@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import oneballot as ob
-from oneballot.contest import Contest, Entry, candidates, run_contest
+from oneballot.candidates import candidates
+from oneballot.contest import Contest, Entry, run_contest
 from oneballot.election.targets import Better, Classes
 from oneballot.errors import ElectionError
 from oneballot.report.metrics import Metrics

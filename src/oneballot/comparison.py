@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from . import plugins
-from .election.checks import check_learner
+from .election.checks import check_learner, learner_of
 from .election.election import Election
 from .election.file import make
 from .election.targets import supports
 from .errors import DataError, ElectionError
+from .interfaces import Learner
 from .notebook import Shown
 from .peers import Peer, Round
 from .privacy.settings import L0
@@ -79,11 +80,15 @@ class PeerResult(Shown):
 
 
 class _PeerContext(TallyContext):
-    """A tally's context whose `start` is the outcome of this election, if one is given, and whose rows are dense."""
+    """A tally's context with the learners that the peer declares. Its `start` is the outcome of this election, if one
+    is given, and its rows are dense."""
 
-    def __init__(self, election: Election, outcome: Outcome | None) -> None:
+    def __init__(self, peer: Peer, election: Election, outcome: Outcome | None) -> None:
         super().__init__(replace(election, privacy=L0, roster={}, quorum=1, tallies=None))
-        self._outcome = outcome
+        self._peer, self._outcome = peer, outcome
+
+    def _learner(self, role: str) -> Learner:
+        return learner_of(self._peer, {each: self.election.learner_of(each) for each in self._peer.needs}, role)
 
     @cached_property
     def public(self) -> Array | None:
@@ -135,7 +140,7 @@ def compare_steps(
         report(len(results))
 
     report(0)
-    with _PeerContext(election, outcome) as ctx:
+    with _PeerContext(peer, election, outcome) as ctx:
         job = ctx.job(peer.run, list(parties.values()), ctx)
         yield Together([replace(job, answers={**(job.answers or {}), Round: record})])
     if not results:

@@ -113,6 +113,8 @@ class Format(ABC):
     """The modules whose versions a ballot states."""
     sparse: ClassVar[bool] = False
     """Whether its models predict for sparse rows."""
+    predicts: ClassVar[bool] = True
+    """Whether it holds models that predict. If not, only its method reads it, and `load` raises Spoiled."""
 
     @staticmethod
     @abstractmethod

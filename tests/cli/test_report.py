@@ -75,6 +75,9 @@ def test_what_a_party_measured_is_in_the_report(place: Path) -> None:
     assert found["verdict"] in text
     (place / "b.json").write_text(json.dumps({**found, "election": "0" * 64}))
     assert "is about election 0000" in run("report", place / "outcome", "--benefit", place / "b.json", status=1)
+    (place / "b.json").write_text(json.dumps({**found, "judged_by": "off"}))
+    said = run("report", place / "outcome", "--benefit", place / "b.json", status=1)
+    assert "compares models by 'off', and the election's target by 'accuracy'" in " ".join(said.split())
     (place / "b.json").write_text('{"verdict": 3}')
     said = run("report", place / "outcome", "--benefit", place / "b.json", "--out", place / "new.html", status=1)
     assert "was not written by `oneballot benefit --json`" in " ".join(said.split())

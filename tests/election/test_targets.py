@@ -33,7 +33,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from oneballot.election.targets import Classes, Scorer
+from oneballot.election.targets import Better, Classes, Scorer
 from oneballot.types import Array
 
 
@@ -44,6 +44,7 @@ class Grades(Classes):
     name: ClassVar[str] = "grades"
     metrics: ClassVar[Mapping[str, str]] = {"off": "mean grades off", "near": "share near", **Classes.metrics}
     columns: ClassVar[Mapping[str, str]] = {"off": "grades off", **Classes.columns}
+    compared: ClassVar[Mapping[str, Better]] = {"off": "lower", **Classes.compared}
 
     tolerance: int = 1
 
@@ -191,6 +192,15 @@ def test_compare_and_benefit_use_the_metrics_of_a_target_without_accuracy(
     found = json.loads(run(*words, "--json"))
     assert found["judged_by"] == {"mean grades off": "off"}.get(judged_by, judged_by)
     assert f" of {judged_by}." in found["sentences"][0]
+    Path("a.json").write_text(json.dumps(found))
+    run("report", "outcome", "--benefit", "a.json", "--out", "report.html")
+    page = Path("report.html").read_text("utf-8")
+    assert f"{judged_by} of the outcome" in page
+    difference, margin = found["differences"][found["judged_by"]].values()
+    points = name == "undirected"
+    assert ("difference (points)" in page) == points
+    shown = f"{100 * difference:+.1f} ± {100 * margin:.1f}" if points else f"{difference:+.3f} ± {margin:.3f}"
+    assert shown in page
     words = ("compare", "election.toml", "--data", "a.csv", "--parties", 2, "--split", "homogeneous")
     assert f"Recommended: ensemble, {judged_by} " in " ".join(run(*words, "--method", "ensemble").split())
     by = run("evaluate", "outcome", "--data", "test.csv", "--by", "stage")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -387,15 +389,22 @@ def test_an_mlp_with_an_image_shape_augments_its_images() -> None:
 
 
 def test_a_module_that_workers_cannot_import_is_trained_in_this_process(monkeypatch) -> None:
-    """Worker processes cannot import this test module; the same can be true of a user's script."""
+    """Its module exists in this process alone, as can be true of a user's script.
+
+    This file itself will not do: `python -m pytest` adds the current folder to the path, also in the workers.
+    """
     from oneballot.fleet.train import loop
 
+    unknown = ModuleType("known_to_this_process_alone")
+    monkeypatch.setitem(sys.modules, unknown.__name__, unknown)
+    unknown.small = FunctionType(small.__code__, globals(), "small")
+    unknown.small.__module__ = unknown.__name__
     monkeypatch.setattr(loop, "PROCESSES_PAY_OFF", 0.0)
     X, y = rows([0, 1], 60)
     tasks = [Task(np.arange(60), y, seed=i, ask=np.arange(60)) for i in range(3)]
     monkeypatch.setenv("ONEBALLOT_WORKERS", "2")
     with pytest.warns(OneBallotWarning, match="trained in this process only"):
-        predictions = replace(QUICK, module=small, settings={}).fit_many(X, tasks, 2).predictions()
+        predictions = replace(QUICK, module=unknown.small, settings={}).fit_many(X, tasks, 2).predictions()
     assert len(predictions) == 3
 
 

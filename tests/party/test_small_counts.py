@@ -15,8 +15,9 @@ from oneballot.interfaces import Context
 from oneballot.party.cast import cast_data
 from oneballot.party.context import PartyContext
 from oneballot.party.outbox import Outbox
+from oneballot.party.preview import preview
 from oneballot.party.small_counts import CountRule, ReleasedCount, released_counts, suppress_small
-from oneballot.party.submit import cast_file, preview
+from oneballot.party.submit import cast_file
 from oneballot.server.tally import tally
 from oneballot.types import Data, Plan
 

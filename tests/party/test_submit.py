@@ -14,7 +14,8 @@ from oneballot.ballot.signatures import check_signer
 from oneballot.election import template
 from oneballot.election.infer import Choices
 from oneballot.errors import AlreadyCast, BallotError, DataError, ElectionError, KeyFileError, Spoiled
-from oneballot.party.submit import cast_file, choose_learner, find_key, preview
+from oneballot.party.preview import preview
+from oneballot.party.submit import cast_file, choose_learner, find_key
 
 
 @pytest.fixture

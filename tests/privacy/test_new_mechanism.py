@@ -22,12 +22,13 @@ from oneballot.election.infer import Choices
 from oneballot.election.template import draft
 from oneballot.errors import ElectionError
 from oneballot.party.context import PartyContext
-from oneballot.privacy.accounting import pure_delta, total_epsilon
+from oneballot.privacy.accounting import gaussian_delta, pure_delta, total_epsilon
 from oneballot.privacy.calibration import best_mechanism
 from oneballot.privacy.data_dependent.accounting import data_dependent_epsilon
 from oneballot.privacy.ledger import Ledger
 from oneballot.privacy.line import Line
 from oneballot.privacy.mechanisms import find, names
+from oneballot.privacy.mechanisms.gaussian import Gaussian
 from oneballot.privacy.sampling import SeededEntropy
 from oneballot.privacy.settings import PrivacySettings
 
@@ -104,6 +105,32 @@ def test_no_pair_of_neighbours_costs_more_than_its_curve(classes: int, reach: in
         assert reached <= claimed * (1 + 1e-9)
         if classes == 2:  # exact, not only a bound
             assert reached == pytest.approx(claimed, rel=1e-9)
+
+
+class Exact(Gaussian):
+    """Gaussian noise that hides what is known about it, and supplies the same optimum as its own."""
+
+    name = "exact"
+
+    @property
+    def squared_mu(self) -> None:
+        return None
+
+    def composed_delta(self, times: int, epsilon: float) -> float:
+        known = Gaussian(self.scale, self.classes, self.reach).squared_mu
+        assert known is not None
+        return gaussian_delta(math.sqrt(times * known), epsilon)
+
+
+@pytest.mark.parametrize("queries", [1, 30, 2000])
+def test_equal_releases_compose_by_the_optimum_that_the_mechanism_supplies(queries: int) -> None:
+    own, known = Exact(40, 5, 2), Gaussian(40, 5, 2)
+    tight = total_epsilon([(own, queries)], 1e-5)
+    assert tight == pytest.approx(total_epsilon([(known, queries)], 1e-5), rel=1e-12)
+    assert tight < total_epsilon([(own, queries)], 1e-5, "rdp")
+    assert total_epsilon([(own, queries)], 1e-5, adaptive=True) == total_epsilon([(own, queries)], 1e-5, "rdp")
+    mixed = [(own, queries), (Exact(50, 5, 2), 1)]
+    assert total_epsilon(mixed, 1e-5) == total_epsilon(mixed, 1e-5, "rdp"), "the optimum is of equal releases only"
 
 
 def test_its_queries_compose_exactly_as_pure_ones() -> None:

@@ -9,10 +9,15 @@ import pytest
 
 import oneballot as ob
 from oneballot import plugins
+from oneballot.ballot.seal import unseal
 from oneballot.interfaces import Learner, Method
+from oneballot.party.cast import cast_data
+from oneballot.party.context import PartyContext
 from oneballot.testing import check_box, check_format, check_learner, check_method
 from oneballot.testing._data import make_rows
-from oneballot.types import Task
+from oneballot.types import Data, Task
+
+from ..boxes.conftest import KINDS
 
 slow = pytest.mark.slow
 METHODS = {
@@ -62,8 +67,31 @@ SLOW = (
     "fedkt, class counts",
     "fedkt, soft",
 )
+LEARNER_FORMATS = {
+    "kernel": "kernel",
+    "lightgbm": "lightgbm-text",
+    "sklearn": "skops",
+    "sklearn, linear": "skops",
+    "sklearn, forest": "skops",
+    "sklearn, neighbours": "skops",
+    "sklearn, histogram": "forest",
+    "torch": "torch-safetensors",
+    "torch, lenet": "torch-safetensors",
+    "xgboost": "ubjson",
+}
+"""The format of each learner's models."""
 QUICK_FORMATS = ("kernel", "sklearn, histogram")
 """Learners whose models are inert: no sandbox has to start."""
+METHOD_FORMATS = {
+    "analytic": ob.Analytic(),
+    "ensemble": ob.Ensemble(),
+    "ensemble, open": ob.Ensemble(weights="open"),
+}
+"""Formats of methods' final models."""
+OTHER_FORMATS = ("decoder", "safetensors")
+"""Formats with a test of their own."""
+BOXES = ("folder", "memory")
+"""Boxes without a server. tests/boxes/test_conformance.py runs the suite on the others."""
 
 
 def marked(cases: dict) -> list:
@@ -73,6 +101,10 @@ def marked(cases: dict) -> list:
 def test_every_built_in_is_listed_here() -> None:
     assert {method.name for method in METHODS.values()} == set(plugins.names("methods"))
     assert {learner.name for learner in LEARNERS.values()} == set(plugins.names("learners"))
+    assert LEARNER_FORMATS.keys() == LEARNERS.keys()
+    of_methods = {name.partition(",")[0] for name in METHOD_FORMATS}
+    assert {*LEARNER_FORMATS.values(), *of_methods, *OTHER_FORMATS} == set(plugins.names("formats"))
+    assert {*BOXES, *KINDS} == set(plugins.names("boxes"))
 
 
 @pytest.mark.parametrize("method", marked(METHODS))
@@ -89,14 +121,15 @@ def test_a_built_in_learner_conforms(learner: Learner) -> None:
 
 
 @pytest.mark.parametrize(
-    "learner", [pytest.param(x, id=n, marks=() if n in QUICK_FORMATS else slow) for n, x in LEARNERS.items()]
+    ("name", "learner"),
+    [pytest.param(n, x, id=n, marks=() if n in QUICK_FORMATS else slow) for n, x in LEARNERS.items()],
 )
-def test_the_format_of_a_built_in_learner_conforms(learner: Learner) -> None:
+def test_the_format_of_a_built_in_learner_conforms(name: str, learner: Learner) -> None:
     skip_without_library(learner)
     X, y = make_rows(60, learner.row or (6,))
     few = np.flatnonzero(y != 2)
     models = learner.fit_many(X, [Task(np.arange(len(y)), y), Task(few, y[few], seed=3)], 3)
-    check_format(plugins.find("formats", models[0].dump().format), [models[0], models[1]], X, classes=3)
+    check_format(plugins.find("formats", LEARNER_FORMATS[name]), [models[0], models[1]], X, classes=3)
 
 
 def test_the_format_of_constant_models_conforms() -> None:
@@ -105,13 +138,21 @@ def test_the_format_of_constant_models_conforms() -> None:
     check_format(plugins.find("formats", "safetensors"), [constant], X, classes=3)
 
 
+def test_the_format_of_decoders_conforms_without_predicting() -> None:
+    pytest.importorskip("torch")
+    X, y = make_rows(60)
+    election = ob.Election(range(3), X, method=METHODS["decoder"])
+    ballot = unseal(cast_data(PartyContext(election, "party"), Data(X, y)).sealed, election)
+    check_format(plugins.find("formats", "decoder"), [ballot.blob("model")], X, classes=3)
+
+
 @slow
-@pytest.mark.parametrize("method", [ob.Analytic(), ob.Ensemble(), ob.Ensemble(weights="open")], ids=str)
-def test_the_formats_of_methods_conform(method: Method) -> None:
+@pytest.mark.parametrize(("name", "method"), METHOD_FORMATS.items(), ids=METHOD_FORMATS)
+def test_the_formats_of_methods_conform(name: str, method: Method) -> None:
     X, y = make_rows(60)
     run = ob.simulate(ob.Election(range(3), X, method=method, learner=ob.Kernel()), X, y, parties=2)
     model = run.outcome.model.model_
-    check_format(plugins.find("formats", model.dump().format), [model], X, classes=3, mutations=40)
+    check_format(plugins.find("formats", name.partition(",")[0]), [model], X, classes=3, mutations=40)
 
 
 def test_a_folder_and_a_box_in_memory_conform(tmp_path: Path) -> None:

@@ -356,9 +356,14 @@ class Greedy(KernelFormat):
         KernelFormat.check(data, classes=classes, features=features)
 
 
+class Loads(KernelFormat):
+    predicts = False
+
+
 @pytest.mark.parametrize(
     ("form", "expected"),
     [
+        (Loads, ["declares `predicts = False`, and `load` returns a model"]),
         (Pickled, ["Loading a model unpickles .*KernelModel", "`check` accepts a pickle"]),
         (Crashes, ["`check` crashes for no bytes: IndexError", "Raise Spoiled with a reason"]),
         (Greedy, [r"`check` allocates 64 MiB for"]),

@@ -73,7 +73,8 @@ def command(
         from ..errors import ElectionError
         from ..party.author import recognize_author
         from ..party.outbox import kept_digest
-        from ..party.submit import cast_file, preview
+        from ..party.preview import preview
+        from ..party.submit import cast_file
         from ..report.dossier.write import Reviewer, check_page
 
         if recast and resign:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ..report.text import percent, print_json, print_table, size
+from ..report.text import percent, print_facts, print_json, print_table, size
 from .terminal import AsJson, Workers, session
 
 EXAMPLE = "Example: oneballot demo --out demo"
@@ -48,8 +48,7 @@ def command(
                 for row in shown["results"]
             ],
         )
-        for what, where in shown["saved"].items():
-            print(f"{what:>10}: {where}")
+        print_facts(shown["saved"], width=10)
         print(f"Next: open {out}/report.html and {out}/dossier.html in a browser")
         print(f"      oneballot inspect {out}/box/{next(iter(shown['parties']))}.ballot")
         print(f"      oneballot evaluate {out}/outcome --data {out}/test.csv")

@@ -163,12 +163,13 @@ def check_learner(method: Method | Peer, role: str, learner: Learner, target: Ta
         )
 
 
-def learner_of(method: Method, learners: Mapping[str, Learner], role: str) -> Learner:
+def learner_of(method: Method | Peer, learners: Mapping[str, Learner], role: str) -> Learner:
     """The learner of a role that the method requests. Raises TypeError unless its `needs` declares the role."""
     if role not in method.needs:
         declared = ", ".join(sorted(method.needs)) or "none"
+        kind = "peer" if isinstance(method, Peer) else "method"
         raise TypeError(
-            f"method {method.name} requests a learner for the role {role!r}; the roles in its `needs` are: {declared}"
+            f"{kind} {method.name} requests a learner for the role {role!r}; the roles in its `needs` are: {declared}"
         )
     return learners[role]
 

@@ -62,7 +62,7 @@ class Outbox:
     @property
     def rows_path(self) -> Path:
         """The record of the rows that the ballot was cast from (`party.record`)."""
-        return _rows_path(self.path)
+        return rows_path_of(self.path)
 
     def read(self) -> Ballot | None:
         """The kept ballot, as it was cast; None if there is none."""
@@ -139,7 +139,7 @@ class Outbox:
             while (old := path.with_name(f"{path.stem}.{number}.ballot")).exists():
                 number += 1
             write_atomic(old, path.read_bytes(), stat.S_IMODE(path.stat().st_mode))
-            for beside in (_clear_path, _receipt_path, _rows_path):
+            for beside in (_clear_path, _receipt_path, rows_path_of):
                 if beside(path).exists():
                     write_atomic(beside(old), beside(path).read_bytes(), 0o600)
         if self.election.encrypted:
@@ -256,8 +256,9 @@ def _receipt_path(path: Path) -> Path:
     return path.with_name(f"{path.name.removesuffix('.ballot')}.receipt.json")
 
 
-def _rows_path(path: Path) -> Path:
-    return path.with_name(f"{path.name.removesuffix('.ballot')}.rows.json")
+def rows_path_of(path: Path) -> Path:
+    """The record of the rows of this kept ballot, or of its open copy (`party.record`)."""
+    return path.with_name(f"{path.name.removesuffix('.open').removesuffix('.ballot')}.rows.json")
 
 
 def _remove_if_empty(folder: Path) -> None:

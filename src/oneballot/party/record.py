@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -10,7 +11,6 @@ from ..ballot.manifest import Digest
 from ..election.election import Election
 from ..errors import Odd
 from ..types import Ballot
-from .outbox import Outbox
 from .release import Release
 from .rows import RowsUsed
 
@@ -58,10 +58,10 @@ def describe_cast(release: Release, learners: tuple[str, ...]) -> bytes:
     return f"{record.model_dump_json(indent=1)}\n".encode()
 
 
-def read_cast(outbox: Outbox, ballot: Ballot) -> CastRecord | None:
+def read_cast(path: Path, ballot: Ballot) -> CastRecord | None:
     """The record of this ballot; None if it is missing, as in the outbox of an older version, or damaged."""
     try:
-        record = CastRecord.model_validate_json(outbox.rows_path.read_bytes())
+        record = CastRecord.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):
         return None
     return record if record.ballot == ballot.digest else None

@@ -1,4 +1,4 @@
-"""Cast the ballot of a data file: read the rows, train, keep a copy, deliver. `preview` describes it beforehand."""
+"""Cast the ballot of a data file: read the rows, train, keep a copy, deliver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import numpy as np
 
 from ..ballot.encryption import require_server_key
 from ..ballot.keys import fingerprint, public_text, read_key
-from ..ballot.seal import check_size
 from ..ballot.signatures import check_signer
 from ..election.advice import expect_of_parties
 from ..election.checks import check_learner, check_quorum
@@ -36,19 +35,11 @@ from .outbox import Outbox
 from .record import CastRecord, describe_cast, read_cast
 from .release import Release, Review, check_release, plan_release, sealed_release
 from .rows import RowsUsed, read_rows
-from .shared_count import plan_cast
 from .small_counts import CountRule, describe_small
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-MODEL_REVEALS = (
-    "this ballot carries a model, and at L0 nothing hides whether a row was in its training data: a membership attack "
-    "has an AUC of .83 to .98 on a forest, .64 to .77 on XGBoost, .53 to .66 on a network (.5 is guessing); "
-    "docs/model_ballots.md"
-)
-"""Measured by benchmarks/membership.py."""
-ANYONE = "anyone who can read the ballot can read these rows; name another learner unless your board permits this"
 ANY_COUNT = CountRule(small="allow")
 
 
@@ -75,9 +66,9 @@ def cast_file(
     the ballot may state; by default any. `review` is called with the release before the ballot is delivered.
     """
     party = check_party_name(party)
-    signer = _check_party(election, party, key, beside)
+    signer = check_party(election, party, key, beside)
     _warn_if_late(election)
-    outbox, charges = Outbox(election, party, keep), _charges(election, party, beside)
+    outbox, charges = Outbox(election, party, keep), charges_of(election, party, beside)
     ctx = PartyContext(election, party, charges)  # from here on no other cast may draw noise
     signed = public_text(signer) if signer else None
     release = Release(ctx, "planned", rule or ANY_COUNT, signer=signed, ledger=election.ballot_ledger)
@@ -89,7 +80,7 @@ def cast_file(
             _check_first_cast(outbox, charges, in_box=slot == "own", recast=recast)
             learners = dict(choose_learner(election, text) for text in choices)
             rows, about = read_rows(election, data)
-            used, about = _without_holdout(ctx, rows, about, holdout)
+            used, about = without_holdout(ctx, rows, about, holdout)
             release = replace(release, learners=election.choose_learners(learners))
             used, release = plan_release(release, used, about, review)
             check_writable(keep)
@@ -105,7 +96,8 @@ def cast_file(
                 text = "the ballot was already cast, so --holdout has no effect; --recast trains again"
                 warnings.warn(text, OneBallotWarning, stacklevel=2)
             assert ballot is not None
-            release = sealed_release(_recall(release, read_cast(outbox, ballot), review), ballot)
+            release = recall(release, read_cast(outbox.rows_path, ballot), learners=review is not None)
+            release = sealed_release(release, ballot)
             check_release(release, review, sealed=str(outbox.path))
             if review is not None:
                 review(release)  # before it is kept: the page of an earlier signature refuses a new one
@@ -135,7 +127,7 @@ def cast_file(
         "small_count": describe_small(release.counts, election) if rule is None else None,
         "delivered": box is not None,
         "name": name,
-        "encrypted_to": _encrypted_to(election),
+        "encrypted_to": readers_of(election),
         "privacy": ballot.ledger.model_dump(mode="json"),
         "privacy_spent": ballot.ledger.describe(),
         "expect": expect_of_parties(election),
@@ -143,67 +135,7 @@ def cast_file(
     }
 
 
-def preview(
-    election: Election,
-    party: str,
-    data: Path,
-    *,
-    keep: Path,
-    key: Path | None,
-    beside: Path,
-    choices: Iterable[str] = (),
-    recast: bool = False,
-    holdout: float | None = None,
-    rule: CountRule | None = None,
-    review: Review | None = None,
-) -> dict[str, Any]:
-    """What a cast would train, send and spend. Nothing is trained, written or sent. `rule`, `review`: as in a cast."""
-    party = check_party_name(party)
-    signer = _check_party(election, party, key, beside)
-    learners = election.choose_learners(dict(choose_learner(election, text) for text in choices))
-    ctx = PartyContext(election, party)
-    rows, about = _without_holdout(ctx, *read_rows(election, data), holdout)
-    signed = public_text(signer) if signer else None
-    release = Release(ctx, "planned", rule or ANY_COUNT, signer=signed, ledger=election.ballot_ledger)
-    rows, release = plan_release(replace(release, learners=learners), rows, about, review)
-    plan = release.plan or plan_cast(ctx, rows)
-    check_size(election, party, plan.bytes or 0)
-    ctx.check(rows)
-    if review is not None:
-        review(release)
-    small = describe_small(release.counts, election) if rule is None else None
-    counts = zip(election.classes, election.target.class_counts(rows.y), strict=False)
-    return {
-        "election": f"{election.name}, {election.digest[:16]}…",
-        "party": party,
-        "rows": len(rows),
-        "classes": ", ".join(f"{name}: {count}" for name, count in counts),
-        "models_to_train": plan.models,
-        "ballot_carries": plan.carries,
-        **({"small_count": small} if small else {}),
-        **({"reveals": MODEL_REVEALS} if plan.sends_models else {}),
-        **({"beware": f"it {release.held.describe()}: {ANYONE}"} if release.held.rows else {}),
-        "bytes": "known after training" if plan.bytes is None else f"{plan.bytes:,}, and up to 2 kB of manifest",
-        "signed_with": signed or "nothing",
-        "encrypted_to": _encrypted_to(election) or "no one: anyone who has the ballot can read it",
-        "privacy_spent": "; ".join(
-            _cost(election, Outbox(election, party, keep), _charges(election, party, beside), recast)
-        ),
-    }
-
-
-def _cost(election: Election, outbox: Outbox, charges: Charges, recast: bool) -> list[str]:
-    if not recast and outbox.find(charges) is not None:
-        return [f"nothing more: {outbox.path} was already cast, and would be delivered again"]
-    if charges.draws and not recast:
-        return [f"nothing: {outbox.party} has cast {charges.draws} times, but {outbox.path} is missing; see --recast"]
-    if charges.draws:
-        number = charges.draws + 1
-        return [f"this would be cast number {number}: costs add up", *election.ballot_ledger.times(number).describe()]
-    return [*election.ballot_ledger.describe(), *expect_of_parties(election)]
-
-
-def _check_party(election: Election, party: str, key: Path | None, beside: Path) -> Ed25519PrivateKey | None:
+def check_party(election: Election, party: str, key: Path | None, beside: Path) -> Ed25519PrivateKey | None:
     """Check everything that does not depend on the rows. Returns the party's key."""
     check_quorum(election)
     check_two_tallies_can_start(election)
@@ -257,25 +189,28 @@ def _check_first_cast(outbox: Outbox, charges: Charges, *, in_box: bool, recast:
         )
 
 
-def _recall(release: Release, record: CastRecord | None, review: Review | None) -> Release:
-    """The release of a ballot that was cast earlier, with what was recorded then."""
+def recall(release: Release, record: CastRecord | None, *, learners: bool = True) -> Release:
+    """The release of a ballot that was cast earlier, with what was recorded then.
+
+    learners: also the party's choices of learners, which must be installed.
+    """
     if record is None:
         return release
     release = replace(release, rows=record.rows(release.election), seconds=record.seconds)
-    if review is None:  # so that a ballot is delivered where its learner is not installed
+    if not learners:  # so that a ballot is delivered where its learner is not installed
         return release
     chosen = dict(choose_learner(release.election, text) for text in record.learners)
     return replace(release, learners=release.election.choose_learners(chosen))
 
 
-def _without_holdout(ctx: PartyContext, rows: Data, about: RowsUsed, share: float | None) -> tuple[Data, RowsUsed]:
+def without_holdout(ctx: PartyContext, rows: Data, about: RowsUsed, share: float | None) -> tuple[Data, RowsUsed]:
     if share is None:
         return rows, about
     used = rows.take(np.flatnonzero(~choose_holdout(ctx, rows, share)))
     return used, replace(about, held_back=len(rows) - len(used))
 
 
-def _charges(election: Election, party: str, beside: Path) -> Charges:
+def charges_of(election: Election, party: str, beside: Path) -> Charges:
     path = beside / f"{file_name(party)}.casts.json" if election.level == "L2" else None
     return Charges(election.digest, path, what="cast")
 
@@ -289,7 +224,7 @@ def _warn_if_late(election: Election) -> None:
         warnings.warn(text, OneBallotWarning, stacklevel=3)
 
 
-def _encrypted_to(election: Election) -> str | None:
+def readers_of(election: Election) -> str | None:
     if election.tallies is not None:
         keys = [fingerprint(election.tallies.key_of(side)) for side in SIDES]
         return f"two servers, one share each; fingerprints {keys[0]} (a) and {keys[1]} (b)"

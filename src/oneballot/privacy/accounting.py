@@ -3,7 +3,7 @@
 - `rdp`: the sum of Rényi divergences; valid even if a release depends on earlier answers.
 - `tight`: the smallest bound that is proved for releases fixed in advance. Bounded range (Gumbel; Laplace between two
   classes): Dong, Durfee, Rogers 2020. Pure (Laplace among more): Kairouz, Oh, Viswanath 2015. Gaussian: Gaussian
-  differential privacy. Never above `rdp`.
+  differential privacy. For equal releases a mechanism may supply its own. Never above `rdp`.
 - `paper`: FedKT's and PATE's moments for Laplace noise, orders 1 to 8, without the data-dependent part.
 - `advanced`: advanced composition of pure DP, as FedKT's first version compares.
 """
@@ -86,7 +86,22 @@ def _tight(releases: Composition, delta: float) -> float:
             bounds.append(_least_epsilon(lambda e: bounded_range_delta(eta, queries, e), delta, most))
         if eta > pure:
             bounds.append(_least_epsilon(lambda e: pure_delta(pure, queries, e), delta, most))
+    if len(releases) == 1 and (own := _own_delta(*next(iter(releases.items())))) is not None:
+        bounds.append(_least_epsilon(own, delta, most))
     return min(bounds)
+
+
+def _own_delta(release: Mechanism, times: int) -> Callable[[float], float] | None:
+    """The optimum that the mechanism supplies for equal releases; None if it supplies none."""
+    if release.composed_delta(times, 0.0) is None:
+        return None
+
+    def delta_at(eps: float) -> float:
+        found = release.composed_delta(times, eps)
+        assert found is not None
+        return found
+
+    return delta_at
 
 
 def gaussian_delta(mu: float, eps: float) -> float:

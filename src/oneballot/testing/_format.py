@@ -35,7 +35,8 @@ def check_format(
 ) -> None:
     """Serialize models, alter their bytes, and raise ConformanceError with a sentence for everything that is missing.
 
-    models: trained models whose `dump` is in this format, or such blobs; X: rows that they predict, `(rows, …)`.
+    Nothing is loaded if the format declares `predicts = False`. models: trained models whose `dump` is in this
+    format, or such blobs; X: rows that they predict, `(rows, …)`.
     mutations: how many altered versions of the models `check` gets.
     """
     if not isinstance(form, type) or not issubclass(form, Format):
@@ -77,6 +78,9 @@ def check_declarations(case: FormatCase) -> Iterator[str]:
 
 def check_round_trip(case: FormatCase) -> Iterator[str]:
     """A model that is written and loaded, once and again, predicts the same and needs no pickle."""
+    if not case.form.predicts:
+        yield from _check_unloadable(case)
+        return
     for model, blob in zip(case.models, case.blobs, strict=True):
         with _watch_pickle() as unpickled:
             case.check(blob.data)
@@ -92,6 +96,17 @@ def check_round_trip(case: FormatCase) -> Iterator[str]:
         case.check(again.data)
         if not same(case.form.load(again.data, classes=case.classes).predict_proba(case.X), values):
             yield "A loaded model predicts something else after it is written and loaded again."
+
+
+def _check_unloadable(case: FormatCase) -> Iterator[str]:
+    """A format that does not predict accepts what it wrote, and loads nothing."""
+    for blob in case.blobs:
+        case.check(blob.data)
+        try:
+            case.form.load(blob.data, classes=case.classes)
+        except Spoiled:
+            continue
+        yield "The format declares `predicts = False`, and `load` returns a model. Raise Spoiled, or let it predict."
 
 
 @contextmanager
@@ -121,6 +136,8 @@ def check_other_election(case: FormatCase) -> Iterator[str]:
                 continue
             try:
                 case.check(blob.data, classes)
+                if not case.form.predicts:
+                    continue
                 values = case.form.load(blob.data, classes=classes).predict_proba(case.X)
             except Spoiled:
                 continue
@@ -173,7 +190,7 @@ def _measure(case: FormatCase, data: bytes) -> tuple[float, int]:
 
 def _check_accepted(case: FormatCase, what: str, data: bytes) -> Iterator[str]:
     """Altered bytes that pass `check` may give other probabilities, but must not crash."""
-    if case.form.name not in plugins.names("formats"):
+    if not case.form.predicts or case.form.name not in plugins.names("formats"):
         return
     try:
         case.sandbox.ask(Blob(case.form.name, data), case.X, classes=case.classes)

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 from html import unescape
@@ -315,9 +316,12 @@ def test_the_page_has_the_settings_of_method_and_learners(clinic: Path) -> None:
         assert f"{name} {value if isinstance(value, str) else json.dumps(value)}" in text
     assert "learner of the local model estimator DecisionTreeClassifier" in text
     assert "A party may choose others" not in text
-    run("inspect", "ballots/clinic-a.ballot", "--election", "election.toml", "--small-counts", "allow",
-        "--dossier", "i.html")  # fmt: skip
-    assert "A party may choose others" in read(clinic / "i.html")[0]
+    inspect = ("inspect", "ballots/clinic-a.ballot", "--election", "election.toml", "--small-counts", "allow")
+    run(*inspect, "--dossier", "i.html")
+    assert read(clinic / "i.html")[1]["election"] == agreed, "the party's record names its learner"
+    Path("ballots/clinic-a.rows.json").unlink()
+    run(*inspect, "--dossier", "alone.html")
+    assert "A party may choose others" in read(clinic / "alone.html")[0]
 
 
 @pytest.mark.parametrize("features", ["none", "fourier"])
@@ -395,6 +399,7 @@ def test_an_encrypted_ballot_is_readable_by_the_server_alone(clinic: Path) -> No
     run("inspect", sealed, "--election", "election.toml", "--key", "server.key", "--dossier", "i.html")
     run("inspect", f"{sealed}.open", "--election", "election.toml", "--dossier", "o.html")
     records = [read(clinic / name)[1] for name in ("d.html", "i.html", "o.html")]
+    assert records[0]["rows"] == records[1]["rows"] == records[2]["rows"] is not None
     assert len({record["seals"]["ballot_digest"] for record in records}) == 1
     assert [record["stage"] for record in records] == ["sealed"] * 3
 
@@ -419,9 +424,20 @@ def test_inspect_makes_the_same_page_from_a_ballot(clinic: Path) -> None:
     assert done["dossier"]["page"] == "i.html"
     (_, cast_one), (text, seen) = read(clinic / "d.html"), read(clinic / "i.html")
     same = ("party", "method", "contents", "readable_by", "guarantee", "attacks", "bytes", "seals", "election")
+    same += ("rows", "seconds", "counts")
     assert {name: seen[name] for name in same} == {name: cast_one[name] for name in same}
+    assert seen["rows"]["used"] == 120
+    (clinic / "received").mkdir()
+    shutil.copy("ballots/clinic-a.ballot", "received")  # without the party's record
+    received = ("inspect", "received/clinic-a.ballot", "--election", "election.toml", "--small-counts", "allow")
+    run(*received, "--dossier", "r.html")
+    text, seen = read(clinic / "r.html")
     assert seen["rows"] is None
     assert "was not read for this page" in text
+    record = json.loads(Path("ballots/clinic-a.rows.json").read_text())
+    Path("received/clinic-a.rows.json").write_text(json.dumps({**record, "ballot": "0" * 64}))
+    run(*received, "--dossier", "other.html")
+    assert read(clinic / "other.html")[1]["rows"] is None, "a record of another ballot is not shown"
     run("inspect", "ballots/clinic-a.ballot", "--dossier", "alone.html")
     text, alone = read(clinic / "alone.html")
     assert alone["election"] is None

@@ -216,11 +216,24 @@ def test_rows_that_the_schema_refuses_have_no_probability(tmp_path: Path) -> Non
     frame = {"age": np.arange(40.0), "day": np.array(["2024-02-29", "2024-06-01"] * 20, dtype=object)}
     election = ob.Election(classes=(0, 1), schema=schema, method=ob.Analytic())
     outcome = ob.tally(election, [ob.cast(election, frame, np.array([0, 1] * 20), party="p")])
-    ob.export(outcome, "onnx", tmp_path / "model.onnx")
+    exported = ob.export(outcome, "onnx", tmp_path / "model.onnx")
+    assert "values that the schema refuses" in exported.lost[0]
     days = ["2024-02-29", "2024-02-30", "2025-01-01", "", "soon", "2024-3-1", "2024-12-31"]
     given = {"age": np.array([1.0] * 6 + [41.0]), "day": np.array(days, dtype=object)}
     outputs = check.run(tmp_path / "model.onnx", given)
     assert np.isnan(outputs["probabilities"]).any(axis=1).tolist() == [False, True, False, True, True, False, True]
+
+
+@pytest.mark.parametrize("lenient", [True, False])
+def test_refused_values_are_mentioned_only_where_the_schema_refuses_some(tmp_path: Path, lenient: bool) -> None:
+    age = {"name": "age", "kind": "number", "range": [0, 40]}
+    schema = ob.Schema.model_validate({"label": "label", "columns": [age]})
+    election = ob.Election(classes=(0, 1), schema=schema.lenient() if lenient else schema, method=ob.Analytic())
+    outcome = ob.tally(election, [ob.cast(election, {"age": np.arange(40.0)}, np.array([0, 1] * 20), party="p")])
+    for to, path in (("onnx", "model.onnx"), ("huggingface", "folder")):
+        exported = ob.export(outcome, to, tmp_path / path)
+        assert len([text for text in exported.lost if "schema refuses" in text]) == (not lenient)
+        assert any("stay in the outcome" in text for text in exported.lost)
 
 
 def test_an_outcome_without_a_schema_takes_encoded_rows(tmp_path: Path) -> None:
@@ -228,7 +241,8 @@ def test_an_outcome_without_a_schema_takes_encoded_rows(tmp_path: Path) -> None:
     X = rng.standard_normal((80, 4)).astype(np.float32)
     election = ob.Election(classes=(0, 1), method=ob.Analytic(), public=X)
     outcome = ob.tally(election, [ob.cast(election, X, (X[:, 0] > 0).astype(int), party="p")])
-    ob.export(outcome, "onnx", tmp_path / "model.onnx", data=X)
+    exported = ob.export(outcome, "onnx", tmp_path / "model.onnx", data=X)
+    assert not [text for text in exported.lost if "schema" in text]
     outputs = check.run(tmp_path / "model.onnx", {"X": X})
     assert outputs["label"].tolist() == [outcome.classes[i] for i in outcome.probabilities(X).argmax(axis=1)]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ import oneballot as ob
 from oneballot.election.columns import Number
 from oneballot.election.schema import Schema
 from oneballot.party.cast import cast_together
+from oneballot.report.outcome.subject import Subject
+from oneballot.report.outcome.write import render_report
 from oneballot.server.outcome import CountedBallot, Outcome
 from oneballot.types import Array, Data
 
@@ -85,3 +89,8 @@ def with_trouble(outcome: Outcome) -> Outcome:
         spoiled={f"file {HTML}": f"not a ballot {HTML}"},
         without=(f"left out {HTML}",),
     )
+
+
+def text_of(subject: Subject, *, secret: bool = False) -> str:
+    page = render_report(subject.for_page(secret=secret))
+    return unescape(re.sub('<span class="whole">(.*?)</span>', r"\1", page))

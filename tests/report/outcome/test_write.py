@@ -1,4 +1,4 @@
-"""Reports of outcomes: what they state, what they leave out at L1, and that bad results are said first."""
+"""Reports of outcomes: what they state and refuse, what is escaped, and how large they become."""
 
 from __future__ import annotations
 
@@ -11,31 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import oneballot as ob
-from oneballot.ballot.keys import new_key
 from oneballot.data.read import Table
 from oneballot.errors import DataError, ElectionError, OneBallotError
-from oneballot.privacy.guarantee import LabelGuarantee
-from oneballot.report.influence import influence_lines
-from oneballot.report.outcome import parties
-from oneballot.report.outcome.benefits import BenefitFile
-from oneballot.report.outcome.comparison import ComparisonFile
 from oneballot.report.outcome.subject import Subject, assess, load
 from oneballot.report.outcome.write import check_options, render_report, secret_path, write
-from oneballot.report.text import row_count
-from oneballot.server.influence import Influence, Standing
-from oneballot.server.outcome import CountedBallot, Outcome
-from oneballot.server.verdict import Verdict
+from oneballot.server.influence import Influence
+from oneballot.server.outcome import Outcome
 
 from ..test_page import Tags
-from .conftest import CLASSES, HOSPITALS, HTML, Place, draw, with_trouble, write_rows
+from .conftest import CLASSES, HOSPITALS, HTML, Place, draw, text_of, with_trouble, write_rows
 
 Make = Callable[..., Place]
-
-
-def text_of(subject: Subject, *, secret: bool = False) -> str:
-    page = render_report(subject.for_page(secret=secret))
-    return unescape(re.sub('<span class="whole">(.*?)</span>', r"\1", page))
 
 
 def test_a_report_with_labelled_rows_states_quality_parties_privacy_and_digests(make_place: Make) -> None:
@@ -55,16 +41,6 @@ def test_a_report_with_labelled_rows_states_quality_parties_privacy_and_digests(
     assert place.outcome.election in text
     assert "Level L0: nothing is protected" in text
     assert "Tested on labelled rows" in text
-
-
-def test_without_labelled_rows_the_report_says_what_is_unknown_and_how_to_find_out(make_place: Make) -> None:
-    place = make_place()
-    text = text_of(Subject(place.outcome, place.folder))
-    assert "It is unknown how good the model is" in text
-    assert "--data test.csv" in text
-    assert "What the model predicts for 150 public rows" in text
-    assert "notice good" not in text
-    assert "add --election" in text
 
 
 def test_every_value_is_escaped(make_place: Make) -> None:
@@ -93,32 +69,6 @@ def test_each_value_of_a_column_is_tested_alone(make_place: Make) -> None:
         assert f"site: {value} (80 rows)" in text
     with pytest.raises(DataError, match="no column 'sites'; it has"):
         assess(place.outcome, place.test, ["sites"])
-
-
-def test_a_site_where_the_model_fails_is_said_first_and_nothing_is_green(make_place: Make, tmp_path: Path) -> None:
-    place, (X, y) = make_place(), draw(300, 6)
-    sites = np.array(["north", "south", "west"], dtype=object)[np.arange(300) % 3]
-    wrong = np.where((sites == "west") & (np.arange(300) % 10 > 0), 1 - y, y)
-    path = write_rows(tmp_path / "test.csv", X, wrong, site=sites.tolist())
-    text = text_of(Subject(place.outcome, place.folder, tested=assess(place.outcome, path, ["site"])))
-    assert 'class="notice good' not in text
-    first = text[text.index('class="notice') : text.index('id="what-was-decided"')]
-    assert first.startswith('class="notice bad"')
-    groups = text[text.index("Metrics by site") : text.index('id="privacy"')]
-    for part in (first, groups):
-        assert "he model is worse than always predicting the most frequent class of the group" in part
-        assert "for west" in part
-        assert "Worst: west" in part
-        assert "(more than chance explains)" in part
-
-
-def test_equally_good_sites_leave_the_box_green(make_place: Make, tmp_path: Path) -> None:
-    place, (X, y) = make_place(), draw(300, 6)
-    path = write_rows(tmp_path / "test.csv", X, y, site=["north", "south", "west"] * 100)
-    text = text_of(Subject(place.outcome, place.folder, tested=assess(place.outcome, path, ["site"])))
-    assert 'class="notice good' in text
-    assert 'class="notice bad' not in text[: text.index('id="what-was-decided"')]
-    assert "(within chance)" in text
 
 
 def test_a_small_group_is_not_counted_nor_measured(make_place: Make, tmp_path: Path) -> None:
@@ -185,114 +135,6 @@ def test_small_numbers_of_rows_of_a_class_in_a_group_are_pointed_out(make_place:
     assert said not in text_of(Subject(place.outcome, place.folder, tested=assess(place.outcome, path)))
 
 
-def test_a_collapsed_model_is_said_first(make_place: Make) -> None:
-    place = make_place()
-    names = [str(each) for each in CLASSES]
-    verdict = Verdict(150, dict(zip(names, (1.0, 0.0), strict=True)), dict(zip(names, (0.5, 0.5), strict=True)))
-    text = text_of(Subject(replace(place.outcome, verdict=verdict), place.folder))
-    first = text.index('class="notice')
-    assert text[first:].startswith('class="notice bad"')
-    assert "The model has collapsed. Do not use it." in text[first : first + 200]
-
-
-@pytest.mark.parametrize("calibrate", [False, True])
-def test_poor_probabilities_are_said_with_what_to_compare(make_place: Make, calibrate: bool) -> None:
-    place = make_place(**({"calibrate": True} if calibrate else {}))
-    assert (place.outcome.temperature is not None) == calibrate
-    tested = assess(place.outcome, place.test)
-    poor = replace(tested, metrics=replace(tested.metrics, values={**tested.metrics.values, "ece": 0.3}))
-    text = text_of(Subject(place.outcome, place.folder, tested=poor))
-    said = text.index("The probabilities are poorly calibrated")
-    assert said > text.index("Tested on labelled rows"), "it says nothing against labels and ranking"
-    assert ".md" not in text[: said + 1000]
-    assert f"ompare with calibrate = {'false' if calibrate else 'true'} in the election" in text
-
-
-@pytest.mark.parametrize(
-    ("sure", "right", "said"),
-    [
-        (0.95, 0.6, "too sure:"),
-        (0.55, 0.9, "too unsure:"),
-        (0.8, 0.8, "too sure of some rows and too unsure of others:"),
-    ],
-)
-def test_poor_probabilities_are_said_to_be_too_high_or_too_low(
-    make_place: Make, sure: float, right: float, said: str
-) -> None:
-    place = make_place()
-    tested = assess(place.outcome, place.test)
-    chosen = np.where(np.arange(tested.rows) < right * tested.rows, tested.y, 1 - tested.y)
-    found = np.where(chosen[:, None] == [0, 1], sure, 1 - sure)
-    metrics = replace(tested.metrics, values={**tested.metrics.values, "ece": 0.3})
-    text = text_of(Subject(place.outcome, place.folder, tested=replace(tested, probabilities=found, metrics=metrics)))
-    assert f"The model is {said} its predictions have a probability of {100 * sure:.1f} % on average, and" in text
-    assert f"{100 * right:.1f} % of them are right" in text
-
-
-def test_of_ten_thousand_parties_those_with_trouble_are_on_a_page_below_a_megabyte(make_place: Make) -> None:
-    place, names = make_place(), [f"hospital-{i:05d}" for i in range(10_000)]
-    ballot = CountedBallot("x.ballot", "0" * 64, 1000)
-    voted = {name: replace(ballot, abstained="`no` rows" if i == 9_000 else None) for i, name in enumerate(names)}
-    standings = [
-        Standing(name, 0.0, 0.5, 0.1, 0.1, 0.0, "contradicts" if i == 8_000 else "") for i, name in enumerate(names)
-    ]
-    outcome = replace(
-        place.outcome,
-        voted=voted,
-        spoiled={"junk.ballot": "it is not a ballot: expected a file that `oneballot cast` wrote"},
-        influence=Influence(150, tuple(standings), {1: 0.5, 2: 0.25, 3: 0.0}),
-        count=replace(place.outcome.count, by_party={name: {"seen": np.array([70, 80])} for name in names}),
-    )
-    benefit = BenefitFile.model_validate(
-        {"election": "", "party": "p", "verdict": "better", "rows": 90, "differences": {}}
-        | {model: {"accuracy": 0.5} for model in ("own", "outcome")}
-    )
-    text = text_of(Subject(outcome, place.folder, place.election).with_benefits([benefit] * 10_000))
-    assert len(text.encode()) < 1_000_000
-    for section in ("who-decided", "what-each-party-brought", "how-to-reproduce-it"):
-        part = text[text.index(f'id="{section}"') :]
-        part = part[: part.index("</section>")]
-        assert "more, which are left out to keep this page small; outcome.json lists every ballot" in part
-        assert names[8_000] in part, "it stands out"
-    assert text.count("And 9,900 more,") == 4
-    assert text.count("And 9,899 more,") == 1, "without the party that abstained"
-    assert text.count("And 9,901 more,") == 1, "with the file that is not a ballot"
-    who = text[text.index('id="who-decided"') : text.index('id="what-each-party-brought"')]
-    assert who.index("junk.ballot") < who.index(names[9_000]) < who.index(names[8_000]) < who.index(names[0])
-    assert "expected a file that oneballot cast wrote" in who
-    assert "A file that no party sent can be removed" in who
-
-
-def test_an_agreement_that_influence_gives_is_not_called_unknown(make_place: Make) -> None:
-    place = make_place(method=ob.FedKT())
-    found = place.outcome.influence
-    assert found is not None
-    text = text_of(Subject(place.outcome, place.folder, place.election))
-    assert "agreement by weight" in text
-    assert "Agreement by weight: of the party's weight" in text
-    assert "cannot be computed" not in text
-    assert "cannot be computed" in text_of(Subject(replace(place.outcome, influence=None), place.folder))
-
-
-@pytest.mark.parametrize(
-    ("found", "said"),
-    [
-        (
-            {1: 0.5, 2: 0.25, 3: 0.0},
-            "Certified: 50.0 % of the labels could not have been changed by any 1 ballot, 25.0 %",
-        ),
-        (
-            {1: 0.0, 2: 0.0, 3: 0.0},
-            "No label is certified: for each, one arbitrary ballot might have changed it, because",
-        ),
-    ],
-)
-def test_the_certificate_is_a_sentence(found: dict[int, float], said: str) -> None:
-    (line,) = influence_lines(Influence(150, (), found, uncertified="x"))
-    assert said in line
-    assert line.endswith("because x.")
-
-
 def test_commands_in_sentences_look_like_code(make_place: Make) -> None:
     place = make_place()
     text = text_of(
@@ -305,114 +147,6 @@ def test_the_demo_names_the_one_command_that_makes_its_page_again(make_place: Ma
     place = make_place()
     text = text_of(Subject(place.outcome, place.folder).made_by("oneballot demo --out demo"))
     assert re.search(r"<code>oneballot demo --out demo\s*</code>", text)
-
-
-def test_a_model_no_better_than_a_constant_never_passes_as_success(make_place: Make, tmp_path: Path) -> None:
-    place = make_place()
-    X, y = draw(300, 7)
-    noise = np.random.default_rng(0).permutation(y)
-    tested = assess(place.outcome, write_rows(tmp_path / "noise.csv", X, noise))
-    text = text_of(Subject(place.outcome, place.folder, tested=tested))
-    assert "Do not use it" in text
-    assert "notice good" not in text
-
-
-def test_at_l1_the_page_holds_nothing_without_noise(make_place: Make, tmp_path: Path) -> None:
-    place = make_place(privacy=ob.L1(20.0), method=ob.FedKT())
-    outcome = with_trouble(place.outcome)
-    subject = Subject(outcome, place.folder, place.election, tested=assess(outcome, place.test))
-    public, own = write(subject, tmp_path / "report.html", server_page=True)
-    text = unescape(public.read_text("utf-8"))
-    private = [*HOSPITALS, "left out", "too few rows", "not a ballot", "ballots counted", "model agrees"]
-    private += [ballot.digest for ballot in outcome.voted.values()] + ["Confusion", "ROC curve", "AUC"]
-    for word in private:
-        assert word not in text, word
-    assert "does not state how good the model is" in text
-    assert "Level L1: each party is protected" in text
-    assert own.name == "report.do-not-publish.html"
-    assert own.stat().st_mode & 0o077 == 0
-    server = unescape(own.read_text("utf-8"))
-    for word in (*HOSPITALS, "DO NOT PUBLISH", "Confusion matrix", f"left out {HTML}"):
-        assert word in server, word
-    assert "<title>DO NOT PUBLISH" in server
-    assert 'class="banner"' in server
-    assert "DO NOT PUBLISH" not in text
-
-
-def test_at_l1_figures_about_rows_that_may_be_published_are_on_the_page(make_place: Make) -> None:
-    place = make_place(privacy=ob.L1(20.0), method=ob.FedKT())
-    tested = assess(place.outcome, place.test, publishable=True)
-    text = text_of(Subject(place.outcome, place.folder, tested=tested))
-    assert "Confusion matrix" in text
-    assert "It does not cover the rows of test.csv" in text
-    assert not [party for party in HOSPITALS if party in text]
-
-
-def test_at_l1_the_roster_and_late_parties_are_not_on_the_page(make_place: Make, tmp_path: Path) -> None:
-    place = make_place(privacy=ob.L1(20.0), method=ob.FedKT())
-    election = replace(
-        place.election, roster={"never-voted": new_key(tmp_path / "key")}, variant_of=place.election.digest
-    )
-    subject = Subject(place.outcome, place.folder, election)
-    assert "never-voted" not in text_of(subject)
-    assert "never-voted" in text_of(subject, secret=True)
-
-
-def test_at_l1_a_simulation_with_parties_rows_is_on_the_servers_page_only(make_place: Make) -> None:
-    place = make_place(privacy=ob.L1(20.0), method=ob.FedKT())
-    scores = {"accuracy": 0.5, "auc": None}
-    without = {"mean_party": scores, "best_party": {"party": "party-1", **scores}, "pooled": scores}
-    found = {"election": "", "parties": 2, "test_rows": 90, "split": "iid", "methods": [], "baselines": without}
-    subject = Subject(place.outcome, place.folder).with_comparison(ComparisonFile.model_validate(found))
-    assert "Other methods and pooled data" not in text_of(subject)
-    assert "Other methods and pooled data" in text_of(subject, secret=True)
-
-
-def test_rows_and_classes_of_parties_are_stated_at_l0_only(make_place: Make) -> None:
-    place = make_place(privacy=ob.L2(50.0), method=ob.FedKT())
-    text = text_of(Subject(place.outcome, place.folder, place.election))
-    assert "Rows and classes of a party are not stated at level L2" in text
-    assert HOSPITALS[0] in text
-
-
-def test_at_l2_the_page_does_not_state_who_abstained(make_place: Make) -> None:
-    place = make_place(privacy=ob.L2(50.0), method=ob.FedKT())
-    text = text_of(Subject(with_trouble(place.outcome), place.folder, place.election))
-    assert "5 ballots arrived" in text
-    for word in ("too few rows", ">abstained<", "1 abstained", ">counted<", "all ballots"):
-        assert word not in text, word
-
-
-@pytest.mark.parametrize("tested", [True, False])
-@pytest.mark.slow
-def test_at_l1_the_page_names_no_file_and_no_column_of_the_rows(make_place: Make, tested: bool) -> None:
-    place = make_place(privacy=ob.L1(20.0), method=ob.FedKT())
-    subject = Subject(place.outcome, place.folder, place.election, place.folder.parent / "trial.toml")
-    if tested:
-        subject = subject.with_test(assess(place.outcome, place.test, ["site"]))
-    subject = subject.made_by(f"oneballot report {place.folder} --data {place.test} --by site --election trial.toml")
-    text = text_of(subject)
-    names = [str(place.folder), "trial.toml", "--by site", str(place.test)]
-    for name in [*names, "test.csv (", "on test.csv"]:
-        assert name not in text, name
-    for name in names:
-        assert name in text_of(subject, secret=True)
-
-
-def test_at_l1_the_page_says_how_many_parties_it_takes_and_that_no_command_makes_the_outcome_again(
-    make_place: Make,
-) -> None:
-    place = make_place(privacy=ob.L1(20.0), method=ob.FedKT())
-    guarantee = place.election.guarantee
-    assert isinstance(guarantee, LabelGuarantee)
-    subject = Subject(place.outcome, place.folder, place.election).made_by("oneballot report outcome/")
-    for secret in (False, True):
-        text = text_of(subject, secret=secret)
-        assert f"it takes {guarantee.voters_needed():,} parties to win" in text
-        assert "No command makes the outcome again" in text
-        assert "draws new noise, gives another model, and is charged" in text
-        assert "<code>oneballot tally" not in text
-    assert "add --election" in text_of(Subject(place.outcome, place.folder))
 
 
 def test_a_published_outcome_has_a_report_too(make_place: Make) -> None:
@@ -446,15 +180,3 @@ def test_rows_without_labels_cannot_be_tested(make_place: Make, tmp_path: Path) 
     path.write_text("<b>age</b>,dose\n0.5,0.5\n")
     with pytest.raises(DataError, match="no label column"):
         assess(Outcome.load(place.folder), path)
-
-
-def test_small_numbers_of_rows_are_not_stated(make_place: Make) -> None:
-    assert row_count(0) == "–"
-    assert row_count(9) == "< 10"
-    assert row_count(10) == "10"
-    assert parties._total(np.array([3, 172])) == "about 180"
-    assert parties._total(np.array([0, 172])) == "172"
-    place = make_place()
-    counts = {HOSPITALS[0]: np.array([7, 1234])}
-    table = parties._table(Subject(place.outcome, place.folder), [HOSPITALS[0]], counts, {}, {}, "")
-    assert "about 1,240" in table.rows[0]

@@ -15,7 +15,7 @@ from ...election.mapping import SAME_NAMES, FileMapping, mapping_files
 from ...election.names import file_name
 from ...election.toml import toml_value
 from ...errors import ElectionError
-from ...party.submit import preview
+from ...party.preview import preview
 from ...runtime.files import write_atomic
 from .party import simulated_parties
 

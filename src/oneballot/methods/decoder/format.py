@@ -121,7 +121,7 @@ class DecoderWeights:
 class DecoderFormat(Format):
     name: ClassVar[str] = "decoder"
     inert: ClassVar[bool] = True
-    libraries: ClassVar[tuple[str, ...]] = ()
+    predicts: ClassVar[bool] = False
 
     @staticmethod
     def check(data: bytes, *, classes: int, features: int) -> None:

@@ -11,7 +11,8 @@ class Mechanism(ABC):
     """What one release costs, and how the ledger describes it. Costs must hold for any data.
 
     The accountant `tight` composes releases of the same family with their exact optimum: those with `squared_mu`, those
-    with a finite `pure`, and among these those whose `bounded_range` is less than twice `pure`.
+    with a finite `pure`, and among these those whose `bounded_range` is less than twice `pure`. A mechanism whose
+    equal releases have another optimum gives it as `composed_delta`.
     """
 
     name: ClassVar[str]
@@ -36,6 +37,11 @@ class Mechanism(ABC):
     @property
     def squared_mu(self) -> float | None:
         """μ² of Gaussian differential privacy; None if it does not hold."""
+        return None
+
+    def composed_delta(self, times: int, epsilon: float) -> float | None:
+        """δ(ε) of so many releases like this one, fixed in advance; it must not increase with ε. None if it is not
+        known, or if the properties above imply it."""
         return None
 
     @abstractmethod

@@ -23,9 +23,12 @@ from ...election.names import file_name
 from ...election.schema import as_plain
 from ...errors import BallotError, printable
 from ...party.context import PartyContext
+from ...party.outbox import rows_path_of
+from ...party.record import read_cast
 from ...party.release import Release
 from ...party.rows import RowsUsed
 from ...party.small_counts import CountRule, ReleasedCount, released_counts
+from ...party.submit import recall
 from ...types import Ballot
 from .readers import reader, reader_of_file, signer
 from .record import (
@@ -100,7 +103,10 @@ def of_ballot(
     page: str,
     audit: Audited | None = None,
 ) -> Dossier:
-    """The dossier of a ballot file; with its election it says more. `key` is the server's, for an encrypted ballot."""
+    """The dossier of a ballot file; with its election it says more. `key` is the server's, for an encrypted ballot.
+
+    Rows and columns are those of the party's record, if it lies beside the ballot.
+    """
     facts = describe_ballot(path, election, key, own_copy=True)
     if "contents" not in facts:
         raise BallotError(
@@ -110,9 +116,11 @@ def of_ballot(
     data = path.read_bytes()
     ballot = as_ballot(open_ballot(decrypt(data, key) if key is not None and facts["encrypted_to"] else data), data)
     ctx = None if election is None else PartyContext(election, ballot.party)
+    release = None if ctx is None else _recalled(Release(ctx, "sealed", rule), path, ballot)
+    rows = None if release is None else release.rows
     contents = [describe_content(name, ballot.contents, ctx) for name in sorted(ballot.contents)]
     refusal = None if facts["valid"] else f"{path}: {facts['verdict']}."
-    counts, unknown = _stated(ballot, ctx) if refusal is None else ((), UNKNOWN_SPOILED)
+    counts, unknown = _stated(ballot, ctx, rows) if refusal is None else ((), UNKNOWN_SPOILED)
     small = [count for count in counts if count.is_small(rule)]
     if refusal is None and rule.small != "allow":
         if small:
@@ -132,12 +140,13 @@ def of_ballot(
         refusal=refusal,
         abstained=ballot.abstained,
         party=ballot.party,
-        election=None if ctx is None else _agreement(Release(ctx, "sealed", rule)),
+        election=None if release is None else _agreement(release),
         method=facts["method"],
-        rows=None,
+        rows=None if rows is None else _rows(rows),
         contents=contents,
         also_sent=_also_sent(ballot.party, facts["election"], facts["method"]) | {"versions": facts["versions"]},
         bytes=len(data),
+        seconds=None if release is None else release.seconds,
         readable_by=reader_of_file(facts, election),
         signed_by=Signer(who=facts["signature"]),
         guarantee=describe_guarantee(ballot.ledger, election),
@@ -148,14 +157,22 @@ def of_ballot(
     )
 
 
-def _stated(ballot: Ballot, ctx: PartyContext | None) -> tuple[tuple[ReleasedCount, ...], str | None]:
+def _recalled(release: Release, path: Path, ballot: Ballot) -> Release:
+    """The release with what the party recorded, if that lies beside the ballot. Without a schema nothing is."""
+    return release if release.election.schema is None else recall(release, read_cast(rows_path_of(path), ballot))
+
+
+def _stated(
+    ballot: Ballot, ctx: PartyContext | None, rows: RowsUsed | None
+) -> tuple[tuple[ReleasedCount, ...], str | None]:
     """The exact numbers of rows in a ballot; or none, and why they are unknown."""
     if ballot.ledger.level == "L2":
         return (), None
     if ctx is None:
         return (), UNKNOWN_ELECTION
     try:
-        return released_counts(ctx.election.method.read_counts(ballot.contents, ctx), ctx), None
+        ids = None if rows is None else rows.ids_by_class
+        return released_counts(ctx.election.method.read_counts(ballot.contents, ctx), ctx, ids), None
     except Exception as error:  # of a ballot from elsewhere, whose arrays may have any shape
         return (), f"unknown: the numbers of rows in the ballot could not be read ({printable(error, 200)})."
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...election.election import Election
-from ...party.submit import MODEL_REVEALS
+from ...party.preview import MODEL_REVEALS
 from ...privacy.ledger import Ledger
 from ..guarantee import election_card
 from .record import Attacks, Audited, Guarantee

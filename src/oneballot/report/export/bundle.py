@@ -26,6 +26,7 @@ from .sklearn.frames import frame_of
 from .target import put_folder
 
 TOLERANCE = 1e-5
+REFUSED = "A row with a value that the schema refuses is an error."
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def write_bundle(outcome: Outcome, folder: Path, data: Any, *, trust_members: bo
     try:
         onnx = importlib.import_module(".onnx", __package__)
         written = onnx.export(outcome, folder / "model.onnx", data=data, trust_members=trust_members)
-        form, lost = "onnx", ("A row with a value that the schema refuses is an error.", *written.lost[1:])
+        form, lost = "onnx", tuple(REFUSED if each == onnx.REFUSED else each for each in written.lost)
     except (ExportError, MissingExtra) as error:
         _write_pipeline(outcome, folder / "model.skops", data, error)
         form, lost = "sklearn", (f"The model is a scikit-learn Pipeline, because it cannot be ONNX: {error}",)

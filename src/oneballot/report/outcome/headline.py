@@ -29,6 +29,7 @@ def headline(subject: Subject) -> list[Notice]:
             Notice("The noise can be reproduced from its seed. Publish nothing.", "bad", "A rehearsal: NOT PRIVATE")
         )
     bad += collapse(outcome.verdict)
+    bad += _one_class(outcome.verdict, tested)
     if tested is None:
         return [*bad, _untested(subject)]
     bad += _failures(tested)
@@ -41,6 +42,17 @@ def collapse(verdict: Verdict | None) -> list[Notice]:
         return []
     text = verdict.warning().replace("`", "")
     return [Notice(text[:1].upper() + text[1:] + ".", "bad", "The model has collapsed. Do not use it.")]
+
+
+def _one_class(verdict: Verdict | None, tested: Tested | None) -> list[Notice]:
+    """A warning if nearly all rows of the parties have one class, and no labelled row is of the others."""
+    text = "" if verdict is None else verdict.doubt().replace("`", "")
+    if verdict is None or not text:
+        return []
+    shown = {str(each["class"]) for each in tested.metrics.by_class if each["support"]} if tested else set()
+    if tested and {name for name, share in verdict.parties.items() if share} <= shown:
+        return []
+    return [Notice(f"{text}.", "bad", "Nearly all rows have one class, so accuracy says nothing")]
 
 
 def missed_classes(metrics: Metrics) -> list[Notice]:

@@ -120,7 +120,7 @@ def contributions(subject: Subject) -> Section:
         table = Table("Rows of each class at each party", columns, rows, note=note)
         blocks.append(Details("Rows of each class", [capped(table)]))
     if subject.benefits and subject.states_rows:
-        blocks.append(capped(benefit_table(subject.benefits)))
+        blocks.append(capped(benefit_table(subject.benefits, outcome.target)))
     found = read_appraisal(subject.folder)
     sections = [] if found is None else [Section(APPRAISED, _appraised(found))]
     influence = subject.outcome.influence if subject.states_rows else None  # at L2 the list shows who abstained

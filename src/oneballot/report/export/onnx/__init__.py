@@ -31,26 +31,26 @@ if TYPE_CHECKING:
 
 LARGEST_FILE = 2**31 - 1
 """The limit of protocol buffers."""
-LOST = (
-    "It says nothing about values that the schema refuses: their rows have the probability NaN.",
-    "The ballots, the verdict and the names of the parties stay in the outcome.",
-)
+REFUSED = "It says nothing about values that the schema refuses: their rows have the probability NaN."
+LEFT_OUT = "The ballots, the verdict and the names of the parties stay in the outcome."
 
 
 def export(outcome: Outcome, path: Path, *, data: Any = None, trust_members: bool = False) -> Exported:
     """Write the outcome's model as an ONNX file, if it predicts what the outcome predicts."""
     onnx_library()
     rows = rows_to_check(outcome, data)
-    content = build(outcome, trust_members=trust_members).SerializeToString()
+    model, refuses = build(outcome, trust_members=trust_members)
+    content = model.SerializeToString()
     with temporary_copy(path.parent, content) as part:
         outputs = run(Path(part), inputs_of(outcome.schema, rows))
         checked = compare(outcome, rows, *outputs.values())
         os.replace(part, path)
-    return Exported(path, (path,), checked, LOST, usage(outcome, path))
+    lost = (REFUSED, LEFT_OUT) if refuses else (LEFT_OUT,)
+    return Exported(path, (path,), checked, lost, usage(outcome, path))
 
 
-def build(outcome: Outcome, *, trust_members: bool = False) -> ModelProto:
-    """The outcome's model as ONNX. trust_members: also with networks of parties."""
+def build(outcome: Outcome, *, trust_members: bool = False) -> tuple[ModelProto, bool]:
+    """The outcome's model as ONNX, and whether it refuses some values. trust_members: also with networks of parties."""
     schema, model = outcome.schema, outcome.model
     if model.sparse_ and np.prod(model.features_) > 20 * WIDE:
         raise ExportError(f"rows have {np.prod(model.features_):,} features, and ONNX Runtime reads no sparse rows")
@@ -73,7 +73,8 @@ def build(outcome: Outcome, *, trust_members: bool = False) -> ModelProto:
     if model.temperature_ is not None:
         p = _at_temperature(g, p, len(outcome.classes), model.temperature_, exclusive=outcome.target.exclusive)
     outputs = _add_outputs(g, outcome, p, encoded.refused, label, probabilities)
-    return g.model(inputs, outputs, _about(outcome), "A model of a OneBallot election; see the metadata.")
+    made = g.model(inputs, outputs, _about(outcome), "A model of a OneBallot election; see the metadata.")
+    return made, encoded.refused is not None
 
 
 def _at_temperature(g: Graph, p: str, classes: int, temperature: float, *, exclusive: bool) -> str:
