@@ -78,7 +78,7 @@ def test_a_preview_trains_and_writes_nothing(election, clinic: Path) -> None:
     shown = preview(election, "a", clinic / "a.csv", keep=clinic / "kept", key=None, beside=clinic)
     assert sorted(clinic.rglob("*")) == before
     assert shown["rows"] == 150
-    assert shown["models_to_train"] == 2
+    assert shown["models_to_train"] == 3  # two for the open vote, one for second choices
     assert "no guarantee" in shown["privacy_spent"]
 
 

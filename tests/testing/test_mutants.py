@@ -107,7 +107,7 @@ class FailsWithOneClass(ob.Analytic):
         return super().cast(data, ctx)
 
 
-@broken(METHODS, "The role finale is requested, but `needs` has .*Add it")
+@broken(METHODS, "requests a learner for the role 'finale'.*Add it there")
 class RequestsAnUnknownRole(ob.Analytic):
     def close(self, count: Any, ctx: Any) -> Any:
         yield Fit("finale", np.eye(2), [Task(np.arange(2), np.arange(2))], len(ctx.classes))

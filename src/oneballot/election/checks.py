@@ -169,7 +169,8 @@ def learner_of(method: Method | Peer, learners: Mapping[str, Learner], role: str
         declared = ", ".join(sorted(method.needs)) or "none"
         kind = "peer" if isinstance(method, Peer) else "method"
         raise TypeError(
-            f"{kind} {method.name} requests a learner for the role {role!r}; the roles in its `needs` are: {declared}"
+            f"{kind} {method.name} requests a learner for the role {role!r}; the roles in its `needs` are: {declared}. "
+            "Add it there"
         )
     return learners[role]
 

@@ -7,13 +7,13 @@ import time
 from collections.abc import Iterator, Mapping
 
 from ..ballot.seal import unseal
-from ..interfaces import Learner, Method, Work
+from ..interfaces import Learner, Method
 from ..privacy.settings import PrivacySettings
 from ..runtime.progress import report_progress_to
 from ..server.outcome import Outcome
 from ..server.tally import tally
 from ..simulation import simulate_parties
-from ..types import Array, Ballot, Blob, Fit, Plan
+from ..types import Array, Ballot, Blob, Plan
 from ._counts import check_counts
 from ._data import WHOLE, make_rows, same
 from ._election import LEVELS, MethodCase, equal_contents, equal_counts, recorded
@@ -167,17 +167,6 @@ def _wrong_plan(case: MethodCase, party: str, plan: Plan, ballot: Ballot, traine
         yield "`plan` does not say what the ballot carries: users see it before they send anything."
 
 
-def check_roles(case: MethodCase) -> Iterator[str]:
-    """Every training is requested for a role of `needs`."""
-    method, record = recorded(case.method)
-    election = case.election(method=method)
-    tally(election, [case.cast("party-1", election)])
-    asked = {r.role for requests in record.requests.values() for r in requests if isinstance(r, (Fit, Work))}
-    for role in sorted(asked - set(election.method.needs)):
-        known = ", ".join(sorted(election.method.needs)) or "no role"
-        yield f"The role {role} is requested, but `needs` has {known}. Add it, so that its learner is checked."
-
-
 def check_progress(case: MethodCase) -> Iterator[str]:
     """A cast and a tally that take long report their progress."""
     method, record = recorded(case.method)
@@ -217,7 +206,6 @@ CHECKS = (
     check_round_trip,
     check_plan,
     check_counts,
-    check_roles,
     check_order,
     check_late_ballots,
     check_withdrawal,
