@@ -126,7 +126,7 @@ def test_a_cast_killed_at_any_step_can_be_rerun_and_gives_one_complete_ballot(cl
         work()
         assert (folder / "box" / "a.ballot").read_bytes() == expected
         assert [name for name, _ in box.names()] == ["a"]
-        files = {"a.ballot", "a.receipt.json"}
+        files = {"a.ballot", "a.receipt.json", "a.rows.json"}
         assert {p.name for p in folder.glob("*/*")} == files, "nothing of the killed cast is left"
         assert read_receipt(folder / "kept" / "a.receipt.json").ballot == first["digest"]
         step += 1
@@ -157,7 +157,7 @@ def test_the_next_cast_of_another_party_clears_what_a_killed_one_left(clinic: Pa
     assert killed_writing(10, lambda: cast("a"))
     assert {p.name[:15] for p in (clinic / "kept").iterdir()} == {".a.casting", ".oneballot-part"}
     cast("b")
-    assert {p.name for p in clinic.glob("kept/*")} == {"b.ballot", "b.receipt.json"}
+    assert {p.name for p in clinic.glob("kept/*")} == {"b.ballot", "b.receipt.json", "b.rows.json"}
     assert {p.name for p in clinic.glob("box/*")} == {"b.ballot"}
 
 

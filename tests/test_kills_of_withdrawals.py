@@ -13,6 +13,8 @@ from oneballot.privacy.charges import Charges
 from oneballot.server.files import tally_files
 from oneballot.server.withdraw import withdraw_files
 
+pytest.importorskip("resource", reason="the tests fork processes and kill them: POSIX only")
+
 from .test_kills import election_of, killed_at
 
 

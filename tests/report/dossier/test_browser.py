@@ -30,7 +30,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     release = Release(PartyContext(election, "<u>clinic"), "planned", CountRule(small="allow"))
     ballot = ob.cast(election, data, party="<u>clinic")
     path = tmp_path_factory.mktemp("pages") / "dossier.html"
-    write_dossier(path, of_release(sealed_release(release, ballot, data), path.name))
+    write_dossier(path, of_release(sealed_release(release, ballot), path.name))
     return path
 
 
