@@ -194,8 +194,7 @@ class FedKT(Casting):
         weights, gives_way = combined.weights, combined.gives_way
         assert weights is not None
         assert gives_way is not None
-        alone = gives_way & (weights.max(axis=1) > weights.sum(axis=1) / 2)
-        warn_where_one_party_decides(weights, alone, votes.parties, ctx, self._voted_rows(ctx))
+        warn_where_one_party_decides(weights, gives_way, votes.parties, ctx, self._voted_rows(ctx))
         return combined.votes
 
     def _party_votes(self, count: Count, ctx: TallyContext) -> PartyVotes:
